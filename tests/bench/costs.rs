@@ -65,8 +65,8 @@ pub(crate) async fn reads_beside_loops(plan: &Plan, report: &mut Report) -> anyh
     Ok(())
 }
 
-/// How much longer a single call takes beside 500 loops of another tenant than alone. Two tenants with work for all processors get half of
-/// them each, so a call that needs one processor should hardly notice on two.
+/// How much longer a single call takes beside 500 loops of another tenant than alone. Two tenants with work for all
+/// processors get half of them each, so a call that needs one processor should hardly notice on two.
 pub(crate) async fn a_call_beside_a_crowd(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     const LOOPS: usize = 500;
     let limits = "calls_running_per_requestor = 500\ntasks_running_per_requestor = 500\ncalls_running_total = 520\n\

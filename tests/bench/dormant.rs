@@ -1,4 +1,5 @@
-//! Tasks that wait for their users by the thousand: what they cost, how a host is restarted under them, and how soon one goes on.
+//! Tasks that wait for their users by the thousand: what they cost, how a host is restarted under them, and how soon
+//! one goes on.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -33,15 +33,15 @@ const ENTRIES: usize = 5_000;
 
 /// Tools of one plugin, which is durable under the first name alone.
 const TOOLS: [&str; 2] = ["count_primes", "forgetful_count_primes"];
-/// Hosts that are measured one after the other: where a process happens to place code and data favours one of the tools by as much
-/// as is looked for.
+/// Hosts that are measured one after the other: where a process happens to place code and data favours one of the tools
+/// by as much as is looked for.
 const HOSTS: u32 = 5;
-/// Turns of both tools on one host, many and short: what else the machine does changes within seconds, and a turn that it falls on
-/// counts no more than others.
+/// Turns of both tools on one host, many and short: what else the machine does changes within seconds, and a turn that
+/// it falls on counts no more than others.
 const TURNS: u32 = 36;
 
-/// A fast call that may become a task, of a plugin that is durable and of the same that is not, in turns. One host serves both: two
-/// processes of one program differ by more than what is looked for.
+/// A fast call that may become a task, of a plugin that is durable and of the same that is not, in turns. One host
+/// serves both: two processes of one program differ by more than what is looked for.
 pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let mut rates = [const { Vec::new() }; 2];
     for _ in 0..HOSTS {

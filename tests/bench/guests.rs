@@ -45,7 +45,8 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-/// Page faults and processor time of a call in each language: with memories that are restored page by page, against the pool's.
+/// Page faults and processor time of a call in each language: with memories that are restored page by page, against the
+/// pool's.
 pub(crate) async fn resets(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     const ROUNDS: u32 = 4;
     let totals = SandboxConfig::sample(&place::compiled_code());

@@ -94,7 +94,8 @@ pub(crate) async fn pause(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What traces cost a call: echo calls on a host without them, on one that records nothing, and on one that records everything.
+/// What traces cost a call: echo calls on a host without them, on one that records nothing, and on one that records
+/// everything.
 pub(crate) async fn traces(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     const ROUNDS: u32 = 6;
     let collector = Collector::start().await;

@@ -1,4 +1,5 @@
-//! The load generator: connections that are kept open, requests that are written as bytes, replies that are read to their end.
+//! The load generator: connections that are kept open, requests that are written as bytes, replies that are read to
+//! their end.
 
 use std::time::{Duration, Instant};
 

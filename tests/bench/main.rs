@@ -1,7 +1,8 @@
-//! The bench: every number as a ratio to something that was measured in the same run, so that it means the same on every machine.
+//! The bench: every number as a ratio to something that was measured in the same run, so that it means the same on
+//! every machine.
 //!
-//! Owns the list of measurements and how they are shown. Host, bare handler and native server are processes of their own, so that
-//! none of them shares a thread with the load generator.
+//! Owns the list of measurements and how they are shown. Host, bare handler and native server are processes of their
+//! own, so that none of them shares a thread with the load generator.
 
 mod costs;
 mod dormant;

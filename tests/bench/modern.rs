@@ -1,4 +1,5 @@
-//! The modern era: a sandboxed echo against the same request elsewhere, what being ready to promote costs, and clients that poll.
+//! The modern era: a sandboxed echo against the same request elsewhere, what being ready to promote costs, and clients
+//! that poll.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -44,8 +45,8 @@ fn echo(_: usize, turn: u64) -> String {
     message(turn, "tools/call", json!({"name": "echo", "arguments": arguments}), &json!({}))
 }
 
-/// The headline: byte for byte the same request, on as many kept connections, to a sandbox, to a constant, and to a native tool. They
-/// take turns, so that what else the machine does falls on all of them.
+/// The headline: byte for byte the same request, on as many kept connections, to a sandbox, to a constant, and to a
+/// native tool. They take turns, so that what else the machine does falls on all of them.
 pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     const ROUNDS: u32 = 6;
     let host = Setup::with(&["text"]).config(UNLIMITED).start().await;

@@ -1,4 +1,5 @@
-//! What the dashboard's pages cost everybody else, and what they take beside a load: 200 live pages of operators, and a list of 100 rows.
+//! What the dashboard's pages cost everybody else, and what they take beside a load: 200 live pages of operators, and a
+//! list of 100 rows.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -31,7 +32,8 @@ const FOLLOWED: [&str; 8] = [
     "/plugins",
     "/plugins/text",
 ];
-/// The listener takes so many connections of one address as a browser has, so the browsers have some addresses of this machine.
+/// The listener takes so many connections of one address as a browser has, so the browsers have some addresses of this
+/// machine.
 const ADDRESSES: usize = 5;
 /// Turns without live pages and with them, one after the other.
 const ROUNDS: u32 = 10;

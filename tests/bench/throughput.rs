@@ -54,8 +54,8 @@ async fn plain(url: &str, count: usize) -> anyhow::Result<Vec<Connection>> {
     Ok(connections)
 }
 
-/// Echo calls and reads of tasks, against the bare handler and the native server. They take turns, so that what else the machine does
-/// falls on all of them.
+/// Echo calls and reads of tasks, against the bare handler and the native server. They take turns, so that what else
+/// the machine does falls on all of them.
 pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     const ROUNDS: u32 = 6;
     let bare = peers::start(Peer::Bare).await?;
@@ -115,7 +115,8 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
     Ok(())
 }
 
-/// One client that waits for each reply, against the native server, and what its calls cost beside those of 16 connections.
+/// One client that waits for each reply, against the native server, and what its calls cost beside those of 16
+/// connections.
 pub(crate) async fn one_client(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     const ROUNDS: u32 = 6;
     let native = if cfg!(feature = "bench") { Some(peers::start(Peer::Native).await?) } else { None };

@@ -26,8 +26,8 @@ const LARGE_COMPONENT_BYTES: u64 = 4 << 20;
 /// What compiling some of them may take on a machine that does other things as well.
 const COMPILING: Duration = Duration::from_secs(900);
 
-/// The large components whose shared code is there. The lock is held while a host compiles others: hosts that start beside each other
-/// would each compile the same.
+/// The large components whose shared code is there. The lock is held while a host compiles others: hosts that start
+/// beside each other would each compile the same.
 static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::const_new(BTreeSet::new());
 
 /// What a host is started with. Clones share the data directory: that is how a restart is written.
@@ -95,8 +95,8 @@ impl Setup {
         self
     }
 
-    /// Compiles its components itself, for tests of just that, and of what a whole data directory holds. Other hosts share with each
-    /// other what was compiled once: it takes seconds.
+    /// Compiles its components itself, for tests of just that, and of what a whole data directory holds. Other hosts
+    /// share with each other what was compiled once: it takes seconds.
     pub fn own_code(mut self) -> Self {
         self.shares_code = false;
         self
@@ -299,7 +299,8 @@ impl Host {
     /// Processor time used so far, in milliseconds, by all threads.
     pub fn cpu_ms(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the process is there");
-        // The fields after the command's name, which may hold spaces: state is the first, utime and stime are 12th and 13th.
+        // The fields after the command's name, which may hold spaces: state is the first, utime and stime are 12th and
+        // 13th.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
         let per_second = rustix::param::clock_ticks_per_second();

@@ -218,7 +218,8 @@ impl Issuer {
         issuer.clone_into(&mut self.told.issuer.lock());
     }
 
-    /// Lets somebody in who was sent to this address, as the id token says that is made for the nonce; where the browser is sent then.
+    /// Lets somebody in who was sent to this address, as the id token says that is made for the nonce; where the
+    /// browser is sent then.
     pub fn authorize(&self, address: &str, scope: Option<&str>, id_token: impl FnOnce(&str) -> String) -> String {
         let asked = reqwest::Url::parse(address).expect("an address");
         assert_eq!(asked.path(), "/authorize");

@@ -1,7 +1,7 @@
 //! What the suites and the bench share: a host as a process, and clients that look at every message.
 //!
-//! Owns starting and stopping real hosts and speaking to them. Must not know what any suite wants to prove. Invariant: every
-//! message that a host sends through here is checked against the official schema, whoever asked for it.
+//! Owns starting and stopping real hosts and speaking to them. Must not know what any suite wants to prove. Invariant:
+//! every message that a host sends through here is checked against the official schema, whoever asked for it.
 
 pub mod client;
 pub mod collector;

@@ -1,6 +1,7 @@
 //! Threads of a running host that stand still while its others go on.
 //!
-//! A signal stops a process as a whole; a tracer stops single threads. So nothing of this has to be built into the host.
+//! A signal stops a process as a whole; a tracer stops single threads. So nothing of this has to be built into the
+//! host.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;

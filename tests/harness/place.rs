@@ -37,7 +37,8 @@ pub fn has_crash_points() -> bool {
     })
 }
 
-/// A test of yesterday's host proves nothing: `cargo test --workspace` rebuilds the program, `cargo test -p tests` does not.
+/// A test of yesterday's host proves nothing: `cargo test --workspace` rebuilds the program, `cargo test -p tests` does
+/// not.
 fn refuse_stale(binary: &Path) {
     let built = modified(binary);
     let newest = newest_below(&root().join("host"));
@@ -72,8 +73,8 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
-/// Whether a test that needs one of these languages' tools (`python`, `javascript`, `c`) cannot be run, as `cargo xtask test` says in
-/// `XTASK_WITHOUT`; then it is said why. Where they are required nothing is left out.
+/// Whether a test that needs one of these languages' tools (`python`, `javascript`, `c`) cannot be run, as `cargo xtask
+/// test` says in `XTASK_WITHOUT`; then it is said why. Where they are required nothing is left out.
 pub fn left_out(languages: &[&str]) -> bool {
     if std::env::var("XTASK_SCRIPT_GUESTS").as_deref() == Ok("required") {
         return false;
@@ -86,8 +87,8 @@ pub fn left_out(languages: &[&str]) -> bool {
     missing.is_some()
 }
 
-/// How Cargo is called on this machine to compile for guests, as `cargo xtask plugins` found out: arguments, and variables of the
-/// environment.
+/// How Cargo is called on this machine to compile for guests, as `cargo xtask plugins` found out: arguments, and
+/// variables of the environment.
 pub fn guest_toolchain() -> (Vec<String>, Vec<(String, String)>) {
     let path = root().join("target/guests/toolchain.json");
     let text = std::fs::read_to_string(&path)
@@ -99,8 +100,8 @@ pub fn guest_toolchain() -> (Vec<String>, Vec<(String, String)>) {
     (arguments, variables.map(|(key, value)| (key.clone(), word(value))).collect())
 }
 
-/// A folder with a code cache and its key, for hosts that share what they compile: with the commands of [`crate::command`] and the unit tests
-/// of the sandbox, too. What no run has used for a week is removed.
+/// A folder with a code cache and its key, for hosts that share what they compile: with the commands of
+/// [`crate::command`] and the unit tests of the sandbox, too. What no run has used for a week is removed.
 pub fn compiled_code() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

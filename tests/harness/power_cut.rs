@@ -1,7 +1,7 @@
 //! A power cut for whole hosts: the next one finds what the one before had synced, and nothing else.
 //!
-//! Owns the disks that forget, by the library of `bulkhead_store::power_cut`. `kill -9` alone loses nothing that was written. Must not end a
-//! host itself. Links in the data directory lead to another disk, whose power stays.
+//! Owns the disks that forget, by the library of `bulkhead_store::power_cut`. `kill -9` alone loses nothing that was
+//! written. Must not end a host itself. Links in the data directory lead to another disk, whose power stays.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -56,8 +56,8 @@ pub async fn connect(host: &Host) -> TcpStream {
     stream
 }
 
-/// Sends these bytes on a connection of their own and reads until the host closes it or is quiet for a while. A host that hangs up
-/// while it is still written to is fine.
+/// Sends these bytes on a connection of their own and reads until the host closes it or is quiet for a while. A host
+/// that hangs up while it is still written to is fine.
 pub async fn exchange(host: &Host, bytes: &[u8]) -> Heard {
     let mut stream = connect(host).await;
     let _ = tokio::time::timeout(PATIENCE, stream.write_all(bytes)).await.expect("the host reads or hangs up");

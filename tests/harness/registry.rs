@@ -23,8 +23,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts an empty registry, or says why a test cannot be run. Where it is required (`XTASK_REGISTRY=required`) nothing is left
-    /// out.
+    /// Starts an empty registry, or says why a test cannot be run. Where it is required (`XTASK_REGISTRY=required`)
+    /// nothing is left out.
     pub async fn start(asks_for_password: bool) -> Option<Self> {
         let is_there = |folder: &Path| folder.join("docker-registry").is_file();
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,7 +1,9 @@
-//! Between a host and a client that we did not write: passes everything on, and checks each message of the host as it goes by.
+//! Between a host and a client that we did not write: passes everything on, and checks each message of the host as it
+//! goes by.
 //!
-//! Owns one connection's worth of questions and what was wrong with the answers. Must not change what either side sends. Invariant:
-//! a message is held against the schema of the revision that its request spoke, so an answer in the other era's words is found.
+//! Owns one connection's worth of questions and what was wrong with the answers. Must not change what either side
+//! sends. Invariant: a message is held against the schema of the revision that its request spoke, so an answer in the
+//! other era's words is found.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -70,7 +72,8 @@ impl Question {
 pub struct Witness(Arc<Mutex<Seen>>);
 
 impl Witness {
-    /// Looks at one message of the host. The tasks that do this belong to no test: what is wrong is kept for the test's end.
+    /// Looks at one message of the host. The tasks that do this belong to no test: what is wrong is kept for the test's
+    /// end.
     fn look(&self, message: &[u8], question: &Question) {
         let checked = catch_unwind(AssertUnwindSafe(|| {
             let message: Value = serde_json::from_slice(message).expect("JSON");
@@ -90,8 +93,8 @@ impl Witness {
         }
     }
 
-    /// Panics when the host sent anything that the official schemas do not know. How many messages it sent: of 2025-11-25, and of
-    /// 2026-07-28.
+    /// Panics when the host sent anything that the official schemas do not know. How many messages it sent: of
+    /// 2025-11-25, and of 2026-07-28.
     pub fn content(&self) -> (usize, usize) {
         let seen = self.0.lock();
         assert!(seen.wrong.is_empty(), "the host sent\n{}", seen.wrong.join("\n"));

@@ -1,7 +1,7 @@
 //! A small file system of its own for a host's data directory, which a test can fill to its last byte.
 //!
-//! Must not be used where a user may not mount, or where the store is not on the host's disk: the test is left out there, and says so.
-//! Invariant: it is unmounted with its value.
+//! Must not be used where a user may not mount, or where the store is not on the host's disk: the test is left out
+//! there, and says so. Invariant: it is unmounted with its value.
 
 use std::fs;
 use std::io::Write as _;

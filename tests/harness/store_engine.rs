@@ -1,7 +1,8 @@
 //! Where the hosts of a test run keep everything: `XTASK_STORE`, `sled` or `postgres`.
 //!
-//! Owns what a setup is given for it: one server for the test process, and a schema for each data directory. Must not know what a test
-//! proves. Invariant: the host on a data directory and every command for that data directory use the same store.
+//! Owns what a setup is given for it: one server for the test process, and a schema for each data directory. Must not
+//! know what a test proves. Invariant: the host on a data directory and every command for that data directory use the
+//! same store.
 
 use std::path::{Path, PathBuf};
 

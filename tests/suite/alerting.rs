@@ -1,4 +1,5 @@
-//! What operators watch hosts with: the alerts and the dashboard below `host/contrib`, against the metrics that a host has.
+//! What operators watch hosts with: the alerts and the dashboard below `host/contrib`, against the metrics that a host
+//! has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -257,7 +258,8 @@ async fn busy_host() -> Host {
     host
 }
 
-/// What is wrong with the answers of a Prometheus that scraped this page, and how many queries of the dashboard are about what is on it.
+/// What is wrong with the answers of a Prometheus that scraped this page, and how many queries of the dashboard are
+/// about what is on it.
 async fn complaints(prometheus: &Prometheus, page: &str) -> (Vec<String>, usize) {
     let is_there = |metric: &String| [' ', '{'].iter().any(|next| page.contains(&format!("\n{metric}{next}")));
     let mut wrong = Vec::new();

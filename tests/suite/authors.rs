@@ -97,7 +97,8 @@ async fn whole_way(shop: Shop, prepare: impl FnOnce(&Path)) {
     whole_way_of(shop, &[], 5, prepare).await;
 }
 
-/// The same for an MCP server of the language's official SDK, whose tests are those of the component. It takes a minute.
+/// The same for an MCP server of the language's official SDK, whose tests are those of the component. It takes a
+/// minute.
 async fn whole_way_of_a_server(shop: Shop, prepare: impl FnOnce(&Path)) {
     if place::rounds(0, 1) == 1 {
         whole_way_of(shop, &["--mcp"], 4, prepare).await;
@@ -221,7 +222,8 @@ async fn component_of_own_wit_interface_carries_its_docs() {
     std::fs::create_dir_all(project.join("src")).expect("a folder");
     std::fs::create_dir_all(project.join("wit")).expect("a folder");
     let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
-    // With the profile of a new project: with another one, Cargo would compile the standard library once more where it is built.
+    // With the profile of a new project: with another one, Cargo would compile the standard library once more where it
+    // is built.
     write(
         "Cargo.toml",
         "[package]\nname = \"lengths\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n\
@@ -325,7 +327,8 @@ async fn javascript_plugin_is_created_built_and_called() {
         std::fs::remove_file(&list).expect("a list");
         std::fs::copy(installed.join(".package-lock.json"), &list).expect("a copy");
 
-        // An author who installs a package has npm bring everything into line with package.json, and loses what is not named there.
+        // An author who installs a package has npm bring everything into line with package.json, and loses what is not
+        // named there.
         let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
         std::fs::create_dir(project.join("words")).expect("a folder");
         write(

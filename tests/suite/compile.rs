@@ -1,4 +1,5 @@
-//! Components that are made to exhaust the compiler: refused with the limit and its value, and the host notices nothing.
+//! Components that are made to exhaust the compiler: refused with the limit and its value, and the host notices
+//! nothing.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Components with WIT of their own in every language, made of sources of this repository.
 //!
-//! Owns what calls the languages' tools, as their tutorials do. What an interpreter is put into takes some ten seconds, so it is made
-//! again only when its sources or tools change.
+//! Owns what calls the languages' tools, as their tutorials do. What an interpreter is put into takes some ten seconds,
+//! so it is made again only when its sources or tools change.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};

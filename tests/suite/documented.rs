@@ -1,5 +1,5 @@
-//! What stands in the documents, done as it stands there: the messages of clients.md, the commands of quickstart.md, a backup and its
-//! return by operate/storage.md.
+//! What stands in the documents, done as it stands there: the messages of clients.md, the commands of quickstart.md, a
+//! backup and its return by operate/storage.md.
 
 use std::collections::HashMap;
 

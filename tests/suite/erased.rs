@@ -1,4 +1,5 @@
-//! What is left on the disk: nothing that can be read without the operator's key, and nothing of a tenant that was erased.
+//! What is left on the disk: nothing that can be read without the operator's key, and nothing of a tenant that was
+//! erased.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +20,8 @@ const NAME: &str = "okapi";
 /// In the names that clients give their tasks.
 const ALIAS: &str = "quokka";
 
-/// The files below a folder that hold the bytes, but for those below a folder of this name. What is linked lies elsewhere.
+/// The files below a folder that hold the bytes, but for those below a folder of this name. What is linked lies
+/// elsewhere.
 fn holding(folder: &Path, bytes: &str, not_in: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -38,7 +40,8 @@ fn holding(folder: &Path, bytes: &str, not_in: &str) -> Vec<String> {
     found
 }
 
-/// A tenant's tasks with the word in everything that can hold it; the ids of the one that has ended and of one that has not.
+/// A tenant's tasks with the word in everything that can hold it; the ids of the one that has ended and of one that has
+/// not.
 async fn fill(host: &Host, token: Option<&str>) -> (String, String) {
     let client = Modern::full(host, token);
     let trip = client.with_meta("dev.bulkhead/idempotencyKey", json!(ALIAS)).task("book_trip", json!({})).await;

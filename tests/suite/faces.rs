@@ -1,7 +1,7 @@
 //! A task of each design, in each of its states, as each reader gets it: over HTTP and over a pipe, in every revision.
 //!
-//! The harness holds each message against the official schema of the reader's revision. What is asserted here is that no design, no
-//! revision and no answer is left out, and that the readers agree about the task.
+//! The harness holds each message against the official schema of the reader's revision. What is asserted here is that
+//! no design, no revision and no answer is left out, and that the readers agree about the task.
 
 use bulkhead_domain::task::Design;
 use bulkhead_protocol::VERSIONS;
@@ -265,7 +265,8 @@ async fn tasks_of_every_design_are_cancellable_by_every_client() {
             }
         }
     }
-    // The session that made the tasks of the core is told of those, and of no others: only this design has such a notification.
+    // The session that made the tasks of the core is told of those, and of no others: only this design has such a
+    // notification.
     let mut cancelled = Vec::new();
     while cancelled.len() < core.len() {
         let message = soon("a notification", standalone.next()).await.expect("the stream goes on");

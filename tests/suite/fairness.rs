@@ -1,4 +1,5 @@
-//! The processors are shared between tenants, not between calls: whoever loops a hundred times gets no more than who calls once.
+//! The processors are shared between tenants, not between calls: whoever loops a hundred times gets no more than who
+//! calls once.
 
 use serde_json::json;
 use tests::client::{Client, all_capabilities, text};
@@ -54,8 +55,8 @@ async fn call_gets_its_cpu_share_beside_500_loops() {
     let needs_ms = cpu_ms_beside_a_call(&host, &alone).await;
     let loops = loops(&crowd, 250).await;
     let used_ms = cpu_ms_beside_a_call(&host, &alone).await;
-    // Of so many threads it gets one to itself, or half of the only one. In the order of arrival, all 500 would have their turns
-    // between two of its own.
+    // Of so many threads it gets one to itself, or half of the only one. In the order of arrival, all 500 would have
+    // their turns between two of its own.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2) as u64;
     assert!(
         used_ms <= 2 * threads * needs_ms + 500,
@@ -87,7 +88,8 @@ async fn loop_among_many_keeps_its_own_cpu_limit() {
     }
 }
 
-/// The processor time that the host uses until four calls of one tenant have used up theirs, 500 ms each, in milliseconds.
+/// The processor time that the host uses until four calls of one tenant have used up theirs, 500 ms each, in
+/// milliseconds.
 async fn cpu_ms_until_four_are_over(host: &Host, client: &Client) -> u64 {
     let before = host.cpu_ms();
     let calls = (0..4).map(|_| client.tool("spin", json!({})));

@@ -46,7 +46,8 @@ async fn plugin_call_shows_guest_stdout_as_written() {
     let output =
         command::output(&mut command::bulkhead(), &["plugin", "call", &hostile, "speak", &arguments], None).await;
     let said = String::from_utf8(output.stderr).expect("UTF-8");
-    // The tool reports the text on three other ways, too. Each report is one piece, but it may stand between two printed lines.
+    // The tool reports the text on three other ways, too. Each report is one piece, but it may stand between two
+    // printed lines.
     let shown = "one \"two\"\nthree \\  [31mred \n\nlast";
     let logged = json!(text).to_string();
     let reports = [format!("progress: 1 {shown}\n"), format!("status: {shown}\n"), format!("error: {logged}\n")];

@@ -356,8 +356,8 @@ async fn fifo_in_granted_directory_blocks_no_thread() {
         .collect();
     let calls = futures::future::join_all((0..CALLS).map(|_| walk(json!(steps)))).await;
     assert!(calls.iter().flatten().all(|result| result == "not-permitted"), "{calls:?}");
-    // An open that waited for another end of the FIFO would keep its thread. On a busy machine a thread that is done is not always
-    // free again when the next open comes, so there are some more than the calls need.
+    // An open that waited for another end of the FIFO would keep its thread. On a busy machine a thread that is done is
+    // not always free again when the next open comes, so there are some more than the calls need.
     assert!(threads(&host) <= few + CALLS * OPENS / 4, "{} threads, {few} before", threads(&host));
     // What guests read of an error says nothing of the host.
     let [full] = walk(json!([{"do": "write", "path": "a", "bytes": 1 << 20}])).await.try_into().expect("one result");

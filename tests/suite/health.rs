@@ -1,4 +1,5 @@
-//! What probes and a service manager hear of a host: while it is well, while its guests stand still, and while it goes down.
+//! What probes and a service manager hear of a host: while it is well, while its guests stand still, and while it goes
+//! down.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -97,7 +97,8 @@ async fn every_hostile_call_ends_without_affecting_others() {
     echoes(&bystander, "peace").await;
 }
 
-/// The clients read every message as JSON of Unicode characters, as each parser does, and refuse one that holds half a pair.
+/// The clients read every message as JSON of Unicode characters, as each parser does, and refuse one that holds half a
+/// pair.
 #[tokio::test]
 async fn half_a_surrogate_pair_of_a_guest_leaves_whole_messages_in_both_eras() {
     let setup = Setup::with(&["hostile"]);

@@ -1,7 +1,7 @@
 //! Who may see what: each method for each kind of caller.
 //!
-//! Absent, expired and somebody else's read the same, byte for byte, so that nobody can even learn that a task exists. `matrix` goes
-//! through every method; here are the states that a task can be in, and what else belongs to somebody.
+//! Absent, expired and somebody else's read the same, byte for byte, so that nobody can even learn that a task exists.
+//! `matrix` goes through every method; here are the states that a task can be in, and what else belongs to somebody.
 
 mod matrix;
 

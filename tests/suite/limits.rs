@@ -51,7 +51,8 @@ async fn full_task_queue_refuses_and_stores_nothing() {
     assert_eq!(alice.about("tasks/get", &tasks[3]).await.expect("it is there")["statusMessage"], "queued");
 }
 
-/// By default: a requestor's tasks leave places to its own plain calls, and a tenant's to those of its other requestors.
+/// By default: a requestor's tasks leave places to its own plain calls, and a tenant's to those of its other
+/// requestors.
 #[tokio::test]
 async fn running_tasks_leave_permits_to_plain_calls() {
     let (_host, alice, _bob) = two(Setup::with(&["hostile", "text"])).await;

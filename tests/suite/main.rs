@@ -1,7 +1,7 @@
 //! The integration suite.
 //!
-//! One binary, because each further one would link the whole host once more. Every file is one question about a running host:
-//! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
+//! One binary, because each further one would link the whole host once more. Every file is one question about a running
+//! host: what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
 mod admin;
 mod alerting;

@@ -1,7 +1,9 @@
-//! Numbers of every type in every form, as guests in each language take and return them: what is sent arrives, on both sides.
+//! Numbers of every type in every form, as guests in each language take and return them: what is sent arrives, on both
+//! sides.
 //!
-//! Owns the table and what is known to be wrong in it. The guests (`tests/fixtures/numbers`) put down in words what they were given,
-//! and return the numbers that they are sent in words, so that two faults cannot make up for each other.
+//! Owns the table and what is known to be wrong in it. The guests (`tests/fixtures/numbers`) put down in words what
+//! they were given, and return the numbers that they are sent in words, so that two faults cannot make up for each
+//! other.
 
 use std::time::Duration;
 
@@ -165,8 +167,8 @@ async fn numbers_of_every_type_arrive_at_and_from_guests_in_c() {
     assert_eq!(differences(&source("numbers-c", &Made::C)).await, Vec::<String>::new());
 }
 
-/// Making and compiling a component with an interpreter takes half a minute. What the host does with numbers is the same for all
-/// languages; this sees what the languages' tools do.
+/// Making and compiling a component with an interpreter takes half a minute. What the host does with numbers is the
+/// same for all languages; this sees what the languages' tools do.
 #[tokio::test]
 async fn numbers_arrive_at_and_from_guests_in_python_but_lists_of_s8() {
     if place::rounds(0, 1) == 0 || place::left_out(&["python"]) {

@@ -1,4 +1,5 @@
-//! Pauses and messages of real guests: what they stop, what they are counted against, and what of them survives `kill -9`.
+//! Pauses and messages of real guests: what they stop, what they are counted against, and what of them survives `kill
+//! -9`.
 
 use std::time::Duration;
 

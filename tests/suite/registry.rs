@@ -281,7 +281,8 @@ async fn registry_plugin_survives_restart_without_registry() {
     assert_eq!(first[0]["source"], json!(tag));
     assert_eq!(first[0]["origin"], json!(format!("{tag}@{}", old["manifest"].as_str().unwrap())));
 
-    // The tag moves; nothing changes until the operator says so. What nobody signed is not taken, and the old one serves on.
+    // The tag moves; nothing changes until the operator says so. What nobody signed is not taken, and the old one
+    // serves on.
     push(&changed, &tag, &[]).await;
     assert_eq!(summary(&host).await, "The texts are the same.");
     let (code, refused) = command::outcome(&["plugin", "update", &name, "--activate"], &data).await;

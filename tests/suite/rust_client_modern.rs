@@ -1,7 +1,8 @@
-//! Interop: the `rmcp` client of the official Rust SDK, 3.9.0, in revision 2026-07-28, alone and beside one of 2025-11-25.
+//! Interop: the `rmcp` client of the official Rust SDK, 3.9.0, in revision 2026-07-28, alone and beside one of
+//! 2025-11-25.
 //!
-//! It drives the rounds of a plain call by itself and leaves tasks to its caller. What it cannot do: listen to tasks (its filter
-//! has no `taskIds`).
+//! It drives the rounds of a plain call by itself and leaves tasks to its caller. What it cannot do: listen to tasks
+//! (its filter has no `taskIds`).
 
 #![expect(deprecated, reason = "sampling is deprecated in this revision and part of it")]
 

@@ -1,5 +1,5 @@
-//! Interop: servers of the official SDKs as plugins (TypeScript 2.4.0 over HTTP, `rmcp` 3.11.0 over standard input), used by the official
-//! Rust client of either era.
+//! Interop: servers of the official SDKs as plugins (TypeScript 2.4.0 over HTTP, `rmcp` 3.11.0 over standard input),
+//! used by the official Rust client of either era.
 
 use serde_json::{Value, json};
 use tests::client::{Client, text};

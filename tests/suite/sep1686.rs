@@ -1,4 +1,5 @@
-//! SEP-1686 on a running host: names that clients choose, over HTTP and stdio, and what is left of them after a `kill -9`.
+//! SEP-1686 on a running host: names that clients choose, over HTTP and stdio, and what is left of them after a `kill
+//! -9`.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Where plugins come from: what is signed is taken, everything else is refused with what was expected and what was found, and
-//! whatever was active stays active.
+//! Where plugins come from: what is signed is taken, everything else is refused with what was expected and what was
+//! found, and whatever was active stays active.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

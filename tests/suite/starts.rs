@@ -1,4 +1,5 @@
-//! Starting: after a kill in the middle of a start, with a full disk, with lax permissions, with damaged files beside the store.
+//! Starting: after a kill in the middle of a start, with a full disk, with lax permissions, with damaged files beside
+//! the store.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -84,8 +84,8 @@ async fn stdio_bad_lines_get_errors_and_are_skipped() {
     assert_eq!(pipe.call("ping", json!({})).await["result"], json!({}));
 }
 
-/// A client that closes the input waits for the end of the process: what would go on longer is not waited for, and nothing that is
-/// stored is lost.
+/// A client that closes the input waits for the end of the process: what would go on longer is not waited for, and
+/// nothing that is stored is lost.
 #[tokio::test]
 async fn the_end_of_input_ends_what_still_runs() {
     let setup = setup();
@@ -95,7 +95,8 @@ async fn the_end_of_input_ends_what_still_runs() {
     pipe.call("tasks/result", json!({"taskId": done})).await;
     let params = json!({"name": "wait", "arguments": {"ms": 600_000}, "task": {"ttl": 600_000}});
     let running = pipe.call("tools/call", params).await["result"]["task"]["taskId"].clone();
-    // Both are begun before the end; the second one needs longer than a client waits, though not longer than a call may take.
+    // Both are begun before the end; the second one needs longer than a client waits, though not longer than a call may
+    // take.
     let brief = pipe.send("tools/call", json!({"name": "wait", "arguments": {"ms": 100}})).await;
     let long = pipe.send("tools/call", json!({"name": "wait", "arguments": {"ms": 3_000}})).await;
     let begin = Instant::now();

@@ -1,5 +1,5 @@
-//! Many switches in a row on a busy host: no call fails, none runs on a version that was not the active one when it began, and
-//! nothing is left behind.
+//! Many switches in a row on a busy host: no call fails, none runs on a version that was not the active one when it
+//! began, and nothing is left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

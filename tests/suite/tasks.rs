@@ -297,7 +297,8 @@ async fn wrong_arguments_are_a_failed_task_naming_the_field() {
 async fn large_call_result_is_returned_whole() {
     let host = host().await;
     let client = Client::connect(&host).await;
-    // flood_result is a plain tool; a diff of two long texts is the largest task output here: progress messages are not kept.
+    // flood_result is a plain tool; a diff of two long texts is the largest task output here: progress messages are not
+    // kept.
     let plain = client.tool("flood_result", json!({"bytes": 200_000})).await.expect("a result below the limit");
     assert_eq!(text(&plain).len(), 200_000);
 }

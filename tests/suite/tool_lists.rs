@@ -1,5 +1,5 @@
-//! Which tools clients see: hidden and renamed ones, toolsets of tenants and requestors, and tool search, at the start and when the
-//! configuration is read again.
+//! Which tools clients see: hidden and renamed ones, toolsets of tenants and requestors, and tool search, at the start
+//! and when the configuration is read again.
 
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};

@@ -339,7 +339,8 @@ fn componentize(folder: &Path, name: &str, wit: &str, module: &str) -> PathBuf {
 
 #[tokio::test]
 async fn components_of_several_python_authors_are_served_together() {
-    // Two runtimes of 18 MB are made and compiled for it; what they have in common is tested with small components by the host.
+    // Two runtimes of 18 MB are made and compiled for it; what they have in common is tested with small components by
+    // the host.
     if place::rounds(0, 1) == 0 || place::left_out(&["python"]) {
         return;
     }

@@ -1,4 +1,5 @@
-//! What takes a version back by itself: calls that break or take longer, as long as they are not those of one requestor alone.
+//! What takes a version back by itself: calls that break or take longer, as long as they are not those of one requestor
+//! alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

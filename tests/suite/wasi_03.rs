@@ -1,4 +1,5 @@
-//! A component of WASI 0.3 in a whole host: compiled in a child of its own kind, called as a tool and as a task, stopped.
+//! A component of WASI 0.3 in a whole host: compiled in a child of its own kind, called as a tool and as a task,
+//! stopped.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! Where code is kept that belongs to no data directory: what the commands that look at one component (`check`, `call`, `inspect`)
-//! compile, and `bulkhead stdio` without `--data`. The second start does not take the seconds again that compiling takes.
+//! Where code is kept that belongs to no data directory: what the commands that look at one component (`check`, `call`,
+//! `inspect`) compile, and `bulkhead stdio` without `--data`. The second start does not take the seconds again that
+//! compiling takes.
 //!
-//! Owns which folder of the user's is good for that. Must not read what is in it: the runtime verifies each file before it runs.
-//! Invariant: machine code comes from a folder that nobody but this user can change, or it is compiled.
+//! Owns which folder of the user's is good for that. Must not read what is in it: the runtime verifies each file before
+//! it runs. Invariant: machine code comes from a folder that nobody but this user can change, or it is compiled.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -12,8 +13,8 @@ use bulkhead_runtime::{CodeCacheBounds, CodeCacheConfig};
 
 use super::sources;
 
-/// A language's runtime takes some 50 MiB of code; an author builds all day. Small components are many and cheap to keep, so
-/// that their number is bounded by what a folder is still listed with in an instant.
+/// A language's runtime takes some 50 MiB of code; an author builds all day. Small components are many and cheap to
+/// keep, so that their number is bounded by what a folder is still listed with in an instant.
 const BOUNDS: CodeCacheBounds = CodeCacheBounds { entries_max: 1024, bytes_max: 1 << 30 };
 
 /// The user's cache of compiled code; `None`, and a line in the log, where there is no folder that is safe.
@@ -31,8 +32,8 @@ pub fn of_user() -> Option<CodeCacheConfig> {
     }
 }
 
-/// The folder, made if it is missing, if nobody but this user decides what is in it: root who works with another user's `HOME` must
-/// not run what that user put there.
+/// The folder, made if it is missing, if nobody but this user decides what is in it: root who works with another user's
+/// `HOME` must not run what that user put there.
 fn checked(folder: PathBuf, user: u32) -> Result<PathBuf, String> {
     let name = folder.display().to_string();
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);

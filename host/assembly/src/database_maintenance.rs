@@ -1,7 +1,8 @@
 //! What operators can have done to a store in PostgreSQL.
 //!
-//! Owns what there is beside the ports; what the database's own tools do better, it names. Must not touch the data directory. Invariant:
-//! a command that this engine does not have is refused with what takes its place, and does nothing.
+//! Owns what there is beside the ports; what the database's own tools do better, it names. Must not touch the data
+//! directory. Invariant: a command that this engine does not have is refused with what takes its place, and does
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

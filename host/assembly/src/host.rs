@@ -1,4 +1,5 @@
-//! A host put together: store, sandbox, engine, protocol. Serving it over HTTP or stdio is the business of the transports.
+//! A host put together: store, sandbox, engine, protocol. Serving it over HTTP or stdio is the business of the
+//! transports.
 
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -236,8 +237,9 @@ async fn take_over(tasks: &Tasks, stage: &StartStage, hold_tasks: bool) -> anyho
 }
 
 impl Host {
-    /// Loads the plugins and takes over what an earlier host left in the store of the data directory. `code` is where compiled code is
-    /// kept, if not there; `observe_calls` is an author's. With `hold_tasks` none of those tasks runs before an operator releases it.
+    /// Loads the plugins and takes over what an earlier host left in the store of the data directory. `code` is where
+    /// compiled code is kept, if not there; `observe_calls` is an author's. With `hold_tasks` none of those tasks runs
+    /// before an operator releases it.
     pub(crate) async fn start(
         config: &Config,
         data: &Path,
@@ -395,7 +397,8 @@ impl Host {
     pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
         self.phase.send_replace(Phase::Draining);
         self.tasks.let_calls_end(grace).await;
-        // What still waits on a connection is answered before the socket goes, and the socket goes before its directory is another host's.
+        // What still waits on a connection is answered before the socket goes, and the socket goes before its directory
+        // is another host's.
         self.phase.send_replace(Phase::Ending);
         let _ = tokio::time::timeout(ENDING, self.phase.closed()).await;
         drop(self.control);

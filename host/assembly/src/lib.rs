@@ -1,8 +1,9 @@
 //! A host from its configuration: store, sandbox, engine, protocol and listeners; and a data directory without a host.
 //!
-//! Owns the order in which a host is put together, follows another configuration and ends, and what is read for it: files and the
-//! environment. Must not print, nor read an argument: what is to be said is a value that it returns, a line of the log, or a callback.
-//! Invariant: a host runs on one whole configuration, and a data directory is one host's or one command's.
+//! Owns the order in which a host is put together, follows another configuration and ends, and what is read for it:
+//! files and the environment. Must not print, nor read an argument: what is to be said is a value that it returns, a
+//! line of the log, or a callback. Invariant: a host runs on one whole configuration, and a data directory is one
+//! host's or one command's.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,7 +1,8 @@
 //! The share of this host in limits that each host counts for itself.
 //!
-//! Owns what is told when the number of hosts changes that share the store. Must not know how a limit is counted. Invariant: each host goes
-//! by the limit divided by the hosts that it knows to live, and by the whole until it knows of any.
+//! Owns what is told when the number of hosts changes that share the store. Must not know how a limit is counted.
+//! Invariant: each host goes by the limit divided by the hosts that it knows to live, and by the whole until it knows
+//! of any.
 
 use std::sync::Arc;
 

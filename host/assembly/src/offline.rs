@@ -1,7 +1,7 @@
 //! A data directory on which no host runs, for one command.
 //!
-//! Must not be used beside a host: a host that began meanwhile has the store, and carries the command out. Invariant: what
-//! a command changed is on disk before its answer is shown.
+//! Must not be used beside a host: a host that began meanwhile has the store, and carries the command out. Invariant:
+//! what a command changed is on disk before its answer is shown.
 
 use std::path::Path;
 use std::sync::Arc;

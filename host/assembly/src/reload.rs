@@ -1,7 +1,7 @@
 //! Another configuration for a running host: read again, checked as a whole, and then taken over or not.
 //!
-//! Invariant: everything that can fail is done before the first thing changes, and what is read at the start only refuses the whole: a
-//! host never runs on half a configuration.
+//! Invariant: everything that can fail is done before the first thing changes, and what is read at the start only
+//! refuses the whole: a host never runs on half a configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;

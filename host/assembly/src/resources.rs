@@ -1,8 +1,9 @@
 //! What a command needs of the machine to begin with: threads and open files.
 //!
-//! Owns the numbers, and looks whether they are there. Must not keep what it took to look. Tokio panics where the system refuses it a
-//! thread, or leaves work in its queue for ever, so the look comes before the first runtime. Invariant: a command that passed it can
-//! start each thread that it begins with, unless other programs take them meanwhile.
+//! Owns the numbers, and looks whether they are there. Must not keep what it took to look. Tokio panics where the
+//! system refuses it a thread, or leaves work in its queue for ever, so the look comes before the first runtime.
+//! Invariant: a command that passed it can start each thread that it begins with, unless other programs take them
+//! meanwhile.
 
 use std::fmt;
 use std::io::pipe;
@@ -13,11 +14,13 @@ use rustix::process::{Resource, getrlimit};
 
 /// A host's threads for each processor: those of the runtime, connections, large bodies, guests and messages.
 const HOST_THREADS_PER_PROCESSOR: usize = 5;
-/// Its threads besides: the store with its engine, the audit log, the clock of guests, processes that examine and compile, reads of files.
+/// Its threads besides: the store with its engine, the audit log, the clock of guests, processes that examine and
+/// compile, reads of files.
 const HOST_THREADS: usize = 32;
 /// Those of a command without a host, besides one for each processor.
 const COMMAND_THREADS: usize = 8;
-/// Threads that a busy host starts besides: those that Tokio starts for reads of files and of the store, and for look-ups of names.
+/// Threads that a busy host starts besides: those that Tokio starts for reads of files and of the store, and for
+/// look-ups of names.
 const BUSY_HOST_THREADS: usize = 512;
 const HOST_FILES: usize = 128;
 const COMMAND_FILES: usize = 32;

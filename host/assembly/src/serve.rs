@@ -1,7 +1,7 @@
 //! A host that serves over HTTP, from the first look at its store until it has stopped.
 //!
-//! Owns the order of its start: what must not be lost or refused later is bound before anything slow. Invariant: who is told that it
-//! listens can connect.
+//! Owns the order of its start: what must not be lost or refused later is bound before anything slow. Invariant: who is
+//! told that it listens can connect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! What a service manager is told about this process: `sd_notify(3)` of systemd.
 //!
-//! Owns the socket that `NOTIFY_SOCKET` names. Must not decide whether the host is well: it is told. Invariant: a manager that does not
-//! listen, or is not there, changes nothing about the host; it hears READY only after clients can be served, and of its watchdog only while
-//! the host is healthy.
+//! Owns the socket that `NOTIFY_SOCKET` names. Must not decide whether the host is well: it is told. Invariant: a
+//! manager that does not listen, or is not there, changes nothing about the host; it hears READY only after clients can
+//! be served, and of its watchdog only while the host is healthy.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;

@@ -32,7 +32,8 @@ pub(crate) fn tool_listing(config: &Config) -> ToolListing {
     ToolListing { toolsets, per_page: usize::try_from(config.server.tools_per_page).unwrap_or(TOOLS_PER_PAGE) }
 }
 
-/// Warns of what is taken in the configuration and may not be what was meant. A plugin that a toolset names may come later.
+/// Warns of what is taken in the configuration and may not be what was meant. A plugin that a toolset names may come
+/// later.
 pub(crate) async fn warn(config: &Config, plugins: &Plugins) {
     for refused in refused_by_clients(&config.plugins, PORTABLE_NAME_CHARS_MAX) {
         tracing::warn!("{refused}");
@@ -109,8 +110,8 @@ pub fn refuse_overlaps(plugins: &[PluginConfig]) -> anyhow::Result<()> {
     refuse_directories(plugins, overlaps)
 }
 
-/// Refuses directories by which a plugin would get at what the host keeps there, and any where hosts share a database: a task that goes on
-/// at another host would find others there.
+/// Refuses directories by which a plugin would get at what the host keeps there, and any where hosts share a database:
+/// a task that goes on at another host would find others there.
 pub(crate) fn refuse_exposing(config: &Config, data: &Path) -> anyhow::Result<()> {
     if config.cluster.is_some() {
         refuse_directories(&config.plugins, |granted| {

@@ -12,12 +12,13 @@ use super::progress;
 use super::reload::HostStartup;
 use super::serve::stop_signal;
 
-/// What running tasks get after the client has closed the input: it waits for the end of the process, and kills it soon. Tasks that
-/// wait for their turn are there for the next client; one that runs has to be finished by then, or is interrupted as in any stop.
+/// What running tasks get after the client has closed the input: it waits for the end of the process, and kills it
+/// soon. Tasks that wait for their turn are there for the next client; one that runs has to be finished by then, or is
+/// interrupted as in any stop.
 const EOF_DRAIN: Duration = Duration::from_millis(200);
 
-/// Runs a host for this one client. Others with the same data directory come in through its control socket. `grace` is what running
-/// calls get after a signal.
+/// Runs a host for this one client. Others with the same data directory come in through its control socket. `grace` is
+/// what running calls get after a signal.
 pub async fn serve_client(
     startup: HostStartup,
     data: &Path,

@@ -1,7 +1,7 @@
 //! The store of a host, whichever engine it is.
 //!
-//! Owns the choice, and what the engines have beside the ports. Must not write. Invariant: what the configuration names is opened, or
-//! nothing: no other engine takes its place.
+//! Owns the choice, and what the engines have beside the ports. Must not write. Invariant: what the configuration names
+//! is opened, or nothing: no other engine takes its place.
 
 use std::fs::File;
 use std::io::BufReader;

@@ -111,11 +111,13 @@ pub(crate) fn erasing(data: &Path) -> Result<Vec<TenantId>, Error> {
     }
 }
 
-/// What is done to the files themselves, because a damaged store cannot be opened. `None`: the command needs an open store.
+/// What is done to the files themselves, because a damaged store cannot be opened. `None`: the command needs an open
+/// store.
 pub(crate) async fn on_files(config: &Config, command: &Command) -> anyhow::Result<Option<Answer>> {
     let Command::Store(command) = command else { return Ok(None) };
     if config.database.is_some() {
-        // An export goes into a schema that no host has opened; and what a database has instead of a command is answered without one.
+        // An export goes into a schema that no host has opened; and what a database has instead of a command is
+        // answered without one.
         return match command {
             StoreCommand::Rebuild(StoreRebuild { from: Some(file) }) => {
                 let moved = Box::pin(store_engine::fill_database(config, file.clone())).await?;
@@ -147,7 +149,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Error::Engine(format!("the work on the store broke: {error}"))))
 }
 
-/// An export never replaces a file: it may be the last good one. It holds everything of everybody, so nobody else may read it.
+/// An export never replaces a file: it may be the last good one. It holds everything of everybody, so nobody else may
+/// read it.
 pub(crate) fn export_to(
     file: &Path,
     export: impl FnOnce(&mut dyn std::io::Write) -> Result<Moved, Error>,
@@ -164,7 +167,8 @@ pub(crate) fn export_to(
     Ok(moved)
 }
 
-/// Copies the kept components with what was said and vouched for about them, durable on return; gives the number of components.
+/// Copies the kept components with what was said and vouched for about them, durable on return; gives the number of
+/// components.
 fn copy_components(data: &Path, to: &Path) -> Result<u64, Error> {
     let from = data.join(COMPONENTS);
     let to = to.join(COMPONENTS);

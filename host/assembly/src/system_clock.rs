@@ -1,7 +1,7 @@
 //! The clocks of this machine.
 //!
-//! Owns the host's time while the system's clock is set back. Invariant: setting the system's clock, in either direction, neither stops
-//! the host's time and the steady one nor makes them go back.
+//! Owns the host's time while the system's clock is set back. Invariant: setting the system's clock, in either
+//! direction, neither stops the host's time and the steady one nor makes them go back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,9 +10,11 @@ use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::Clock;
 use parking_lot::Mutex;
 
-/// So many milliseconds back are no setting of the clock: another thread has read it later, or it was corrected a little.
+/// So many milliseconds back are no setting of the clock: another thread has read it later, or it was corrected a
+/// little.
 const JITTER_MS: u64 = 10;
-/// After the system's clock was set back, the host's time runs at this part of the speed of real time until that has caught up.
+/// After the system's clock was set back, the host's time runs at this part of the speed of real time until that has
+/// caught up.
 const SLOWED: u64 = 2;
 
 /// What a [`SystemClock`] reads.
@@ -42,8 +44,8 @@ impl Source for Os {
     }
 }
 
-/// The clocks of this machine. When its wall clock is set back, nothing expires twice and no timestamp runs backwards: the host's time
-/// goes on from where it was, at half speed, until real time is there again.
+/// The clocks of this machine. When its wall clock is set back, nothing expires twice and no timestamp runs backwards:
+/// the host's time goes on from where it was, at half speed, until real time is there again.
 #[derive(Debug)]
 pub struct SystemClock<S = Os> {
     source: S,

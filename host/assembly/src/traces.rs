@@ -1,4 +1,5 @@
-//! Starts what exports traces, from the configuration and, below it, from the variables that every OpenTelemetry program knows.
+//! Starts what exports traces, from the configuration and, below it, from the variables that every OpenTelemetry
+//! program knows.
 
 use std::path::Path;
 use std::time::Duration;

@@ -94,7 +94,8 @@ pub(super) struct Verifiers {
     now: SharedClock,
 }
 
-/// An issuer, with what it is known by. It keeps its keys and answers while that stays the same, whatever happens to others.
+/// An issuer, with what it is known by. It keeps its keys and answers while that stays the same, whatever happens to
+/// others.
 #[derive(Clone)]
 struct KnownIssuer {
     config: IssuerConfig,

@@ -103,8 +103,8 @@ impl Entry {
         Self { name: Some(cut(name)), ..self }
     }
 
-    /// Who a requestor is outside, in whole: tokens with names that are too long are refused before. The client is empty unless it tells
-    /// requestors apart.
+    /// Who a requestor is outside, in whole: tokens with names that are too long are refused before. The client is
+    /// empty unless it tells requestors apart.
     #[must_use]
     pub fn identity(self, issuer: &str, subject: &str, client: &str) -> Self {
         let client = (!client.is_empty()).then(|| client.to_owned());

@@ -1,9 +1,9 @@
 //! A record of who did what, for auditors.
 //!
-//! Owns the audit log in `DATA/audit`: lines of JSON, each with the digest of the one before, in files that are only ever appended
-//! to. Must not see a token, an argument or a result, only their sizes and digests; must not slow a call down: what it is told goes
-//! through a bounded queue to a thread of its own. Invariant: whatever could not be written is counted in the log itself, so the
-//! chain of lines has no silent gap.
+//! Owns the audit log in `DATA/audit`: lines of JSON, each with the digest of the one before, in files that are only
+//! ever appended to. Must not see a token, an argument or a result, only their sizes and digests; must not slow a call
+//! down: what it is told goes through a bounded queue to a thread of its own. Invariant: whatever could not be written
+//! is counted in the log itself, so the chain of lines has no silent gap.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -100,7 +100,8 @@ impl Audit {
         }
     }
 
-    /// Notes what anybody can make happen as often as they like: in at most one line a second for each reason, which counts.
+    /// Notes what anybody can make happen as often as they like: in at most one line a second for each reason, which
+    /// counts.
     pub fn note_seldom(&self, event: &'static str, reason: &'static str) {
         if let Some(writer) = &self.0 {
             writer.note_seldom(event, reason);

@@ -1,7 +1,7 @@
 //! A page of the log, from its end backwards.
 //!
-//! Owns the places where pages end. Must not read the whole log for one page. Invariant: one page reads a bounded number of bytes, however
-//! long the log is, and each line that it reads is checked against the line after it.
+//! Owns the places where pages end. Must not read the whole log for one page. Invariant: one page reads a bounded
+//! number of bytes, however long the log is, and each line that it reads is checked against the line after it.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -98,8 +98,8 @@ pub struct LogPage {
     pub chain: PageChain,
 }
 
-/// Reads the newest lines that fit, or those before a place where a page ended. What is left of the bytes for a page goes into checking the
-/// chain of older lines.
+/// Reads the newest lines that fit, or those before a place where a page ended. What is left of the bytes for a page
+/// goes into checking the chain of older lines.
 ///
 /// # Errors
 ///

@@ -100,8 +100,8 @@ fn next_line(reader: &mut impl io::BufRead, line: &mut Vec<u8>) -> io::Result<Op
     Ok(Some(whole))
 }
 
-/// Follows the chain from the oldest line that is kept to the newest. With an anchor (the number of a line and its digest), that
-/// line must be there and be that one.
+/// Follows the chain from the oldest line that is kept to the newest. With an anchor (the number of a line and its
+/// digest), that line must be there and be that one.
 ///
 /// # Errors
 ///

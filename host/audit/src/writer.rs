@@ -1,6 +1,7 @@
 //! The thread that writes.
 //!
-//! Invariant: a line is appended whole or, after a crash in the middle of one, cut off again at the next start, which the log says.
+//! Invariant: a line is appended whole or, after a crash in the middle of one, cut off again at the next start, which
+//! the log says.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -1,9 +1,10 @@
 //! Ends the host at a place, for tests of what survives.
 //!
-//! Owns what `CRASH_AT` means: the process ends by SIGKILL, so that nothing is tidied up and no other thread goes on, when it reaches the
-//! N-th place, whatever its name (`CRASH_AT=N`), or the place of this name for the COUNTth time (`CRASH_AT=NAME:COUNT`). Each place that
-//! is reached is a line on stderr, the one at which the host ends the last: so tests learn how many there are, and which. `CRASH_AT=0`
-//! only tells them. Is in builds with debug assertions alone. Invariant: without the variable nothing ends, and nothing is said.
+//! Owns what `CRASH_AT` means: the process ends by SIGKILL, so that nothing is tidied up and no other thread goes on,
+//! when it reaches the N-th place, whatever its name (`CRASH_AT=N`), or the place of this name for the COUNTth time
+//! (`CRASH_AT=NAME:COUNT`). Each place that is reached is a line on stderr, the one at which the host ends the last: so
+//! tests learn how many there are, and which. `CRASH_AT=0` only tells them. Is in builds with debug assertions alone.
+//! Invariant: without the variable nothing ends, and nothing is said.
 
 use std::io::Write as _;
 use std::sync::OnceLock;

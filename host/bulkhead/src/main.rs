@@ -14,17 +14,18 @@ mod crash;
 
 use std::process::ExitCode;
 
-/// What one request allocates on a thread of the edge, a guest's thread often frees: the system's allocator makes both wait for each
-/// other's lock there.
+/// What one request allocates on a thread of the edge, a guest's thread often frees: the system's allocator makes both
+/// wait for each other's lock there.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// `mi_option_purge_delay`: milliseconds for which mimalloc keeps freed pages before it returns them to the kernel. The crate has no
-/// constant for it; the number is its place in `mi_option_e` (`mimalloc.h`).
+/// `mi_option_purge_delay`: milliseconds for which mimalloc keeps freed pages before it returns them to the kernel. The
+/// crate has no constant for it; the number is its place in `mi_option_e` (`mimalloc.h`).
 const MIMALLOC_PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// Milliseconds for which freed pages are kept. With mimalloc's own second, a burst of large results holds its pages for as long as the
-/// burst lasts, far above the limits on answer bytes; without any delay, creating a task costs 8 % more processor time.
+/// Milliseconds for which freed pages are kept. With mimalloc's own second, a burst of large results holds its pages
+/// for as long as the burst lasts, far above the limits on answer bytes; without any delay, creating a task costs 8 %
+/// more processor time.
 const FREED_PAGES_KEPT_MS: std::ffi::c_long = 10;
 
 /// Returns freed pages to the kernel soon. `MIMALLOC_PURGE_DELAY` in the environment takes precedence.

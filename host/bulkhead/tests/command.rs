@@ -1,6 +1,6 @@
-//! Where the program is built from its own package: cargo builds a package's programs for `cargo test --workspace` only if the
-//! package has a test like this one, and the integration suite in `tests/` starts the program that this leaves in the target
-//! folder.
+//! Where the program is built from its own package: cargo builds a package's programs for `cargo test --workspace` only
+//! if the package has a test like this one, and the integration suite in `tests/` starts the program that this leaves
+//! in the target folder.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! What can be called right now: one immutable snapshot, exchanged as a whole. Where a version of a plugin is tried with a part of
-//! the requestors there are several, and each requestor has one of them.
+//! What can be called right now: one immutable snapshot, exchanged as a whole. Where a version of a plugin is tried
+//! with a part of the requestors there are several, and each requestor has one of them.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -18,8 +18,9 @@ use bulkhead_metrics::{ActivityCounts, Operation, ToolMetrics};
 /// One tool with everything that a call of it needs.
 #[derive(Debug)]
 pub struct ToolEntry {
-    /// As clients see it: under the operator's name, or with the prefix in front of its own, in the operator's words where there are any,
-    /// task support after the operator's narrowing, schemas in the form that the most model interfaces take.
+    /// As clients see it: under the operator's name, or with the prefix in front of its own, in the operator's words
+    /// where there are any, task support after the operator's narrowing, schemas in the form that the most model
+    /// interfaces take.
     pub tool: Tool,
     /// As the plugin declares it, where clients see something else.
     pub declared: Option<Box<Tool>>,
@@ -48,7 +49,8 @@ impl ToolEntry {
         self.declared.as_deref().unwrap_or(&self.tool)
     }
 
-    /// Whether a name is the tool's without the operator's say: the one that every client takes, or that inside the plugin.
+    /// Whether a name is the tool's without the operator's say: the one that every client takes, or that inside the
+    /// plugin.
     pub fn is_own_name(&self, name: &str) -> bool {
         [&*self.base_name, &*self.plugin_tool].contains(&name)
     }
@@ -112,7 +114,8 @@ pub struct PluginFeatures {
     pub skills: Vec<Arc<SkillEntry>>,
 }
 
-/// The number of each list. Another number is another list, also in the catalog of another requestor; the same is the same.
+/// The number of each list. Another number is another list, also in the catalog of another requestor; the same is the
+/// same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListGenerations {
     pub tools: u64,
@@ -213,9 +216,10 @@ impl Catalog {
         }
     }
 
-    /// The same without the tools that are not `shown`, and without what plugins offer beside tools that have none left; `plugin_shown` says
-    /// so of those that never had any. A list that is left whole keeps its number; another one has a number of what is on it, so that
-    /// nobody hears of changes of what is not shown. `searched`: its tools are not listed but searched for.
+    /// The same without the tools that are not `shown`, and without what plugins offer beside tools that have none
+    /// left; `plugin_shown` says so of those that never had any. A list that is left whole keeps its number; another
+    /// one has a number of what is on it, so that nobody hears of changes of what is not shown. `searched`: its tools
+    /// are not listed but searched for.
     #[must_use]
     pub fn narrowed(
         &self,
@@ -282,8 +286,8 @@ impl Catalog {
         renewed
     }
 
-    /// Whether clients see the same list in both. What a plugin with resources lists is known only by asking it, so another version
-    /// of it counts as another list.
+    /// Whether clients see the same list in both. What a plugin with resources lists is known only by asking it, so
+    /// another version of it counts as another list.
     fn lists_like(&self, other: &Self, kind: ListKind) -> bool {
         match kind {
             ListKind::Tools => same(&self.tools, &other.tools, |entry| &entry.tool),
@@ -370,8 +374,8 @@ impl Catalog {
         self.owners.get(uri).is_none_or(|owner| owner.plugin == library.plugin)
     }
 
-    /// Who may have the resource with this URI, in the order in which to ask: its owner alone where there is one, else those with
-    /// a family that it fits, then the others, for it may be one that is not listed.
+    /// Who may have the resource with this URI, in the order in which to ask: its owner alone where there is one, else
+    /// those with a family that it fits, then the others, for it may be one that is not listed.
     pub fn readers(&self, uri: &str) -> Vec<Arc<CatalogPlugin>> {
         if let Some(owner) = self.owners.get(uri) {
             return vec![Arc::clone(owner)];

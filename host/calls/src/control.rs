@@ -1,7 +1,7 @@
 //! The levers on a running call.
 //!
-//! Owns what a keeper of a call can do to it and see of it. Must not know how a guest is stopped or timed. Invariant: a lever is harmless once
-//! the call is over.
+//! Owns what a keeper of a call can do to it and see of it. Must not know how a guest is stopped or timed. Invariant: a
+//! lever is harmless once the call is over.
 
 use std::any::Any;
 use std::fmt;
@@ -22,7 +22,8 @@ pub struct ClientView {
 
 /// What an executor offers of a call that it runs. Used a few times in a call, never by its guest.
 pub trait CallLevers: Any + fmt::Debug + Send + Sync {
-    /// Shows the guest that it was cancelled, at its next safe point. Stops nothing: drop [`StopOnDrop`](super::StopOnDrop) for that.
+    /// Shows the guest that it was cancelled, at its next safe point. Stops nothing: drop
+    /// [`StopOnDrop`](super::StopOnDrop) for that.
     fn signal_cancel(&self);
 
     /// Whether the guest has ever looked at its signals; one that has not gets no grace period.
@@ -52,7 +53,8 @@ pub trait CallLevers: Any + fmt::Debug + Send + Sync {
     /// What came of the call's journal. `None`: it has none, or it did not come to its end.
     fn journal(&self) -> Option<&JournalReport>;
 
-    /// Whether everything that the call has begun outside is in its journal, so that it can leave memory while it waits.
+    /// Whether everything that the call has begun outside is in its journal, so that it can leave memory while it
+    /// waits.
     fn can_leave_memory(&self) -> bool;
 
     /// CPU time so far, in milliseconds.

@@ -48,7 +48,8 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalPolicy {
     pub in_doubt: InDoubt,
-    /// The header that POST and PATCH requests get which have none: the same value each time that the call runs. `None`: they get none.
+    /// The header that POST and PATCH requests get which have none: the same value each time that the call runs.
+    /// `None`: they get none.
     pub idempotency_header: Option<HeaderName>,
 }
 

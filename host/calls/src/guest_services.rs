@@ -1,7 +1,7 @@
 //! PORT: the key-value store and the secrets that a plugin may use for its caller's tenant.
 //!
-//! Owns the operations that a call uses. Must not know whose data it is: a call comes with a handle that is already narrowed to
-//! one tenant. Invariant: a plugin reaches data under its own name only.
+//! Owns the operations that a call uses. Must not know whose data it is: a call comes with a handle that is already
+//! narrowed to one tenant. Invariant: a plugin reaches data under its own name only.
 
 use std::fmt;
 
@@ -32,7 +32,8 @@ pub struct KeyPage {
     pub next: Option<String>,
 }
 
-/// What belongs to the tenant of a call. What is `beside` a change is kept of the call's journal in the same step. A call that is dropped while it writes has written or has not.
+/// What belongs to the tenant of a call. What is `beside` a change is kept of the call's journal in the same step. A
+/// call that is dropped while it writes has written or has not.
 #[async_trait]
 pub trait GuestServices: fmt::Debug + Send + Sync + 'static {
     /// What the plugin of this name keeps under a key.
@@ -49,7 +50,8 @@ pub trait GuestServices: fmt::Debug + Send + Sync + 'static {
         beside: Option<Tail>,
     ) -> Result<(), KeyValueError>;
 
-    /// Keeps a value if what is there has this SHA-256, or if nothing is there for `None`; says whether it was so. Durable on return.
+    /// Keeps a value if what is there has this SHA-256, or if nothing is there for `None`; says whether it was so.
+    /// Durable on return.
     async fn set_if(
         &self,
         plugin: &str,

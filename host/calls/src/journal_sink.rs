@@ -1,8 +1,8 @@
 //! PORT: where the journal of a call is kept.
 //!
-//! Owns what a call hands over to be kept, in bytes that mean something to the sandbox alone. Must not know whose call it is: a call comes
-//! with a sink that is already narrowed to it. Invariant: what is kept of a journal is a beginning of it, or of what it was before it began
-//! anew.
+//! Owns what a call hands over to be kept, in bytes that mean something to the sandbox alone. Must not know whose call
+//! it is: a call comes with a sink that is already narrowed to it. Invariant: what is kept of a journal is a beginning
+//! of it, or of what it was before it began anew.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub struct Spent {
     pub wall: Duration,
 }
 
-/// The end of a journal, from where it was known to be kept on. Places in a journal are counted over all that it ever was: one that
-/// begins anew, shorter, is further.
+/// The end of a journal, from where it was known to be kept on. Places in a journal are counted over all that it ever
+/// was: one that begins anew, shorter, is further.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tail {
     /// Bytes of the journal in front of it.
@@ -75,7 +75,8 @@ impl fmt::Debug for OpenTail {
 /// What a journaled call asks its client with.
 #[derive(Debug)]
 pub struct JournaledQuestion {
-    /// Questions that the call has asked before, and was answered, in this run and in those whose journal it goes on with.
+    /// Questions that the call has asked before, and was answered, in this run and in those whose journal it goes on
+    /// with.
     pub asked_before: usize,
     pub tail: Tail,
 }
@@ -91,7 +92,8 @@ pub trait JournalSink: fmt::Debug + Send + Sync + 'static {
     /// Up to which place the journal is known to be kept.
     fn kept(&self) -> u64;
 
-    /// Whether it wants each entry soon, because it may have to show the journal as it is: a tail is taken at once then, in memory.
+    /// Whether it wants each entry soon, because it may have to show the journal as it is: a tail is taken at once
+    /// then, in memory.
     fn is_eager(&self) -> bool {
         false
     }

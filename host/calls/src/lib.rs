@@ -1,10 +1,11 @@
 //! PORT: what a call of a plugin is.
 //!
-//! Owns the words in which a call is asked for, seen and steered: what it is before it starts ([`CallSpec`]), what it says
-//! ([`CallEvent`]), the levers on it ([`Control`]), what can be called ([`Catalog`]), what an operator grants ([`policy`]), and the ports
-//! through which it reaches what is its tenant's. Must not run anything, nor know what runs it: there is no wasmtime here, and `runtime` is
-//! one [`Executor`]. Invariant: a call sends exactly one [`CallEvent::Finished`], always last, and once its [`RunningCall`] is dropped
-//! nothing of it goes on; each executor keeps that.
+//! Owns the words in which a call is asked for, seen and steered: what it is before it starts ([`CallSpec`]), what it
+//! says ([`CallEvent`]), the levers on it ([`Control`]), what can be called ([`Catalog`]), what an operator grants
+//! ([`policy`]), and the ports through which it reaches what is its tenant's. Must not run anything, nor know what runs
+//! it: there is no wasmtime here, and `runtime` is one [`Executor`]. Invariant: a call sends exactly one
+//! [`CallEvent::Finished`], always last, and once its [`RunningCall`] is dropped nothing of it goes on; each executor
+//! keeps that.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -49,8 +50,8 @@ pub use operation::{Operation, Returned, URI_BYTES_MAX};
 pub use outside::OutsideWorld;
 pub use sealed::Sealed;
 
-/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
-/// because grants, directories and what a plugin keeps are a tenant's.
+/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is
+/// the id alone, because grants, directories and what a plugin keeps are a tenant's.
 #[derive(Clone, Debug)]
 pub struct CallSpec {
     pub plugin: PluginVersion,
@@ -75,7 +76,8 @@ pub struct CallContext {
     pub idempotency_key: OnDemand,
     /// A tenant-scoped random id.
     pub requestor_alias: OnDemand,
-    /// This, the level and the wish for progress are of the request that the call began with; see [`CallLevers::set_client`].
+    /// This, the level and the wish for progress are of the request that the call began with; see
+    /// [`CallLevers::set_client`].
     pub features: ClientFeatures,
     pub log_level: Option<LogLevel>,
     pub related_tasks: Vec<String>,
@@ -126,8 +128,8 @@ impl OnDemand {
     }
 }
 
-/// What a running call says. Waiting is always the receiver's business: it sends the reply when the wait is over, after it has
-/// taken a running permit again.
+/// What a running call says. Waiting is always the receiver's business: it sends the reply when the wait is over, after
+/// it has taken a running permit again.
 #[derive(Debug)]
 pub enum CallEvent {
     Progress {
@@ -223,20 +225,22 @@ pub trait Executor: Send + Sync + 'static {
     /// The current catalog for requestors in no canary; a caller keeps one snapshot from begin to end.
     fn catalog(&self) -> Arc<Catalog>;
 
-    /// The current catalog for a requestor that takes part in these routes. Which requestor that is, only the caller knows.
+    /// The current catalog for a requestor that takes part in these routes. Which requestor that is, only the caller
+    /// knows.
     fn catalog_for(&self, takes_part: &dyn Fn(&Route) -> bool) -> Arc<Catalog> {
         let _ = takes_part;
         self.catalog()
     }
 
-    /// A tool as a version offers it that may not be offered any more, made ready if need be; `name` has the prefix in front.
-    /// `None`: this version cannot run here any more, or has no such tool.
+    /// A tool as a version offers it that may not be offered any more, made ready if need be; `name` has the prefix in
+    /// front. `None`: this version cannot run here any more, or has no such tool.
     fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
         let offered = self.catalog().get(name).filter(|entry| entry.plugin == *version).cloned();
         Box::pin(std::future::ready(offered))
     }
 
-    /// What a version is for everything that is no call of a tool, made ready if need be. `None`: it cannot run here any more.
+    /// What a version is for everything that is no call of a tool, made ready if need be. `None`: it cannot run here
+    /// any more.
     fn library<'a>(&'a self, version: &'a PluginVersion) -> BoxFuture<'a, Option<Arc<CatalogPlugin>>> {
         let offered = self.catalog().libraries().iter().find(|library| library.plugin == *version).cloned();
         Box::pin(std::future::ready(offered))

@@ -47,7 +47,8 @@ impl Operation {
         }
     }
 
-    /// Bytes of everything that the client chose, and how many may pass at most where less than the call's arguments may.
+    /// Bytes of everything that the client chose, and how many may pass at most where less than the call's arguments
+    /// may.
     pub fn size(&self) -> (u64, u64) {
         let pairs = |pairs: &[(String, String)]| pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
         let (bytes, max): (usize, usize) = match self {

@@ -1,8 +1,8 @@
 //! What a plugin may reach: directories, destinations, environment, settings.
 //!
-//! Owns the grants and how they narrow: what the operator grants, within what the plugin wants, within what its caller's tenant is
-//! left. Invariant: what is not granted does not exist for a guest, a bound never adds anything, and a name never leads to an
-//! address inside the operator's network unless the operator wrote that address down.
+//! Owns the grants and how they narrow: what the operator grants, within what the plugin wants, within what its
+//! caller's tenant is left. Invariant: what is not granted does not exist for a guest, a bound never adds anything, and
+//! a name never leads to an address inside the operator's network unless the operator wrote that address down.
 
 mod denial;
 mod destination;
@@ -126,7 +126,8 @@ impl Grants {
         directories.chain(http).chain(env).collect()
     }
 
-    /// The directories that are wanted and not granted. Of a guest the host sees only that it looks for directories, not for which one.
+    /// The directories that are wanted and not granted. Of a guest the host sees only that it looks for directories,
+    /// not for which one.
     pub fn missing_directories(&self, wanted: &Bound) -> Vec<DeniedDirectory> {
         let mut missing = Vec::new();
         let directories = wanted.directories.iter().flatten().filter(|directory| !directory.optional);

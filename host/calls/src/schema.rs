@@ -1,6 +1,7 @@
 //! JSON Schema 2020-12 of tools, compiled once.
 //!
-//! Owns which schemas are accepted. Nothing is ever fetched or read for a schema, and no pattern can take more than linear time.
+//! Owns which schemas are accepted. Nothing is ever fetched or read for a schema, and no pattern can take more than
+//! linear time.
 
 mod expansion;
 mod portable;
@@ -45,7 +46,8 @@ impl Validator {
         Self::build(schema, true)
     }
 
-    /// Compiles a schema of any values, as one of results is since 2026-07-28. It is an object itself: no list holds `true`.
+    /// Compiles a schema of any values, as one of results is since 2026-07-28. It is an object itself: no list holds
+    /// `true`.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! What is around a call that only runs again: nothing.
 //!
-//! Owns a world without network, store and secrets. Must not be asked: the sandbox takes everything from the journal, and what reaches this all
-//! the same is refused. Invariant: nothing of a call in it leaves the sandbox.
+//! Owns a world without network, store and secrets. Must not be asked: the sandbox takes everything from the journal,
+//! and what reaches this all the same is refused. Invariant: nothing of a call in it leaves the sandbox.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Secrets that a guest may use without seeing them: it writes `{{secret:NAME}}`, and the host puts the value there on the way out.
+//! Secrets that a guest may use without seeing them: it writes `{{secret:NAME}}`, and the host puts the value there on
+//! the way out.
 //!
-//! Owns what a secret is and what it is bound to. Must not know where secrets are kept, nor how they get into a request. Invariant: the value
-//! is in no debug text.
+//! Owns what a secret is and what it is bound to. Must not know where secrets are kept, nor how they get into a
+//! request. Invariant: the value is in no debug text.
 
 use std::fmt;
 

@@ -71,7 +71,8 @@ pub(super) fn read(item: &Item<'_>) -> Option<AdminConfig> {
     Some(AdminConfig { listen, secret, tls })
 }
 
-/// Refuses a listener for operators that other machines reach in the clear. `also` stands before the certificate among what is to be set.
+/// Refuses a listener for operators that other machines reach in the clear. `also` stands before the certificate among
+/// what is to be set.
 pub(super) fn refuse_reachable(section: &Section<'_>, table: &str, also: &str, listen: SocketAddr) {
     section.item.reader.refuse(
         section.item.node,

@@ -1,7 +1,7 @@
 //! Numbers with a unit as people read them: one form for bytes and one for durations, for pages and commands alike.
 //!
-//! Must not write anything that a program reads: JSON, CSV and files have the plain number. Invariant: a number whose name says its unit
-//! (`memory_bytes`, `ttl_ms_max`) has that unit wherever it is shown.
+//! Must not write anything that a program reads: JSON, CSV and files have the plain number. Invariant: a number whose
+//! name says its unit (`memory_bytes`, `ttl_ms_max`) has that unit wherever it is shown.
 
 /// What the number of a name is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

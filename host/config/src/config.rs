@@ -36,7 +36,8 @@ pub struct Config {
     pub plugins: Vec<PluginConfig>,
     /// In the order of the file.
     pub toolsets: Vec<Toolset>,
-    /// What holds for a plugin that is not named; `None`: nothing is granted to it. No file says this, only `plugin dev`.
+    /// What holds for a plugin that is not named; `None`: nothing is granted to it. No file says this, only `plugin
+    /// dev`.
     pub unnamed: Option<PluginConfig>,
     /// Folders whose `*.wasm` files are plugins too.
     pub plugin_dirs: Vec<PathBuf>,

@@ -38,8 +38,8 @@ impl Config {
     /// Refuses to listen where strangers can connect while nobody can authenticate, or where they could read along.
     ///
     /// # Errors
-    /// Others can reach the host, and there is neither a token nor an issuer; or there is neither TLS nor a proxy that has it.
-    /// `insecure` lifts either.
+    /// Others can reach the host, and there is neither a token nor an issuer; or there is neither TLS nor a proxy that
+    /// has it. `insecure` lifts either.
     pub fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
         if self.is_local() {
             return Ok(());

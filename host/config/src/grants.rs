@@ -1,5 +1,5 @@
-//! `[plugin.grants]`: what a plugin may reach, `[plugin.kv]`: what it may keep, and `[tenant.NAME.grants]`: what plugins may reach at
-//! most for a tenant.
+//! `[plugin.grants]`: what a plugin may reach, `[plugin.kv]`: what it may keep, and `[tenant.NAME.grants]`: what
+//! plugins may reach at most for a tenant.
 
 use std::path::Component;
 

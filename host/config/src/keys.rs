@@ -1,4 +1,5 @@
-//! The table of keys: name, unit, default, bounds and meaning, once. Parsing, variables, checks and documents all read it.
+//! The table of keys: name, unit, default, bounds and meaning, once. Parsing, variables, checks and documents all read
+//! it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -69,7 +70,8 @@ const TIB: u64 = 1 << 40;
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
 
-/// Binds each field of a struct to its key; a field without a key does not compile. With the types of the fields, makes the struct too.
+/// Binds each field of a struct to its key; a field without a key does not compile. With the types of the fields, makes
+/// the struct too.
 macro_rules! section {
     ($keys:ident, $blank:ident, struct $type:ident, $section:literal, {
         $($field:ident: $field_type:ty = $kind:expr, $scope:ident, $doc:literal;)+

@@ -26,8 +26,8 @@ pub(super) struct Layer<'a> {
     followed: BTreeSet<Path>,
 }
 
-/// The first may not be larger than the second, and why. The second follows the first up when nobody set it: who lets one requestor do
-/// more cannot want its tenant to stop it.
+/// The first may not be larger than the second, and why. The second follows the first up when nobody set it: who lets
+/// one requestor do more cannot want its tenant to stop it.
 const FOLLOWS_UP: &[Rule] = &[
     requestor_of_tenant("calls_queued_per_requestor", "calls_queued_per_tenant"),
     tenant_of_host("calls_queued_per_tenant", "calls_queued_total"),
@@ -145,8 +145,8 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Applies the rules between limits. What this layer set itself must keep them; what it did not set follows down, so that
-    /// lowering one limit does not oblige anybody to lower everything below it.
+    /// Applies the rules between limits. What this layer set itself must keep them; what it did not set follows down,
+    /// so that lowering one limit does not oblige anybody to lower everything below it.
     pub(super) fn settle(&mut self, report: &Report) {
         self.follow_up();
         for &(low, high, why) in NOT_OVER.iter().chain(FOLLOWS_UP) {

@@ -1,8 +1,9 @@
 //! Typed configuration: what an operator may set, from a file, the environment and flags.
 //!
-//! Owns the names, units, defaults and bounds of every key (one table, [`keys`]) and the rules between them. Must not touch the
-//! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
-//! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
+//! Owns the names, units, defaults and bounds of every key (one table, [`keys`]) and the rules between them. Must not
+//! touch the file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that
+//! exists has every value within its bounds and contradicts nothing; everything wrong with the sources is reported at
+//! once, each with its place.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -88,8 +89,8 @@ pub struct Flags {
 impl Config {
     /// Reads all sources: flags win over the environment, the environment over the file, the file over the defaults.
     ///
-    /// `variables` is the whole environment; only names that begin with `BULKHEAD_` are looked at, and each of those must be
-    /// the name of a key.
+    /// `variables` is the whole environment; only names that begin with `BULKHEAD_` are looked at, and each of those
+    /// must be the name of a key.
     ///
     /// # Errors
     /// Every problem of every source, none left out because of another.

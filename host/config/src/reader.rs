@@ -1,7 +1,8 @@
-//! The configuration file as a tree with places: every value knows the path of its key and its line, and complains with both.
+//! The configuration file as a tree with places: every value knows the path of its key and its line, and complains with
+//! both.
 //!
-//! Owns what the readers of all sections share. Invariant: a table is opened with the keys that it may have, and every other key is
-//! refused.
+//! Owns what the readers of all sections share. Invariant: a table is opened with the keys that it may have, and every
+//! other key is refused.
 
 use std::borrow::Cow;
 use std::fmt::Display;

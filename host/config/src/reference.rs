@@ -1,6 +1,7 @@
 //! The keys as documents: for `bulkhead serve --help` and for the page `host/docs/reference/configuration.md`.
 //!
-//! Owns the form and the order of these texts. Must not describe a key: its declaration does, in [`keys`] or beside its reader.
+//! Owns the form and the order of these texts. Must not describe a key: its declaration does, in [`keys`] or beside its
+//! reader.
 
 mod lookup;
 

@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, and where.
 //!
-//! Owns the places and the list of problems. Invariant: reading goes on after a problem, and each is reported with its place.
+//! Owns the places and the list of problems. Invariant: reading goes on after a problem, and each is reported with its
+//! place.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The values that hold, each with where it was said: what `bulkhead config show` prints.
 //!
-//! Owns which keys are shown for a tenant. Must not read a source by itself. Invariant: a value shown here is the one that a host with the
-//! same sources runs on.
+//! Owns which keys are shown for a tenant. Must not read a source by itself. Invariant: a value shown here is the one
+//! that a host with the same sources runs on.
 
 use serde_json::Value as Json;
 

@@ -1,8 +1,8 @@
-//! Tables of the file whose keys have rules of their own: each key is declared once, with its type, how it is read, what it defaults to
-//! and what it means.
+//! Tables of the file whose keys have rules of their own: each key is declared once, with its type, how it is read,
+//! what it defaults to and what it means.
 //!
-//! Owns the form of such a declaration. Invariant: a table takes the keys of its declaration and no others, and the help and the page of
-//! all keys describe these.
+//! Owns the form of such a declaration. Invariant: a table takes the keys of its declaration and no others, and the
+//! help and the page of all keys describe these.
 
 use super::key::Number;
 
@@ -27,8 +27,8 @@ impl Table {
     }
 }
 
-/// Declares a [`Table`], and a struct of what the file says there: `None` is a key that is not there or was refused. A key that nobody
-/// uses is a warning of the compiler.
+/// Declares a [`Table`], and a struct of what the file says there: `None` is a key that is not there or was refused. A
+/// key that nobody uses is a warning of the compiler.
 macro_rules! table {
     (@or) => { &[] };
     (@or $numbers:expr) => { &$numbers };

@@ -1,7 +1,8 @@
 //! What the configuration calls tools.
 //!
-//! Owns what it must not call them: by the name inside a plugin, where clients see another. Such a key would be passed over, and what it
-//! hides or forbids would be open. Owns also what clients refuse of the names that the operator chose.
+//! Owns what it must not call them: by the name inside a plugin, where clients see another. Such a key would be passed
+//! over, and what it hides or forbids would be open. Owns also what clients refuse of the names that the operator
+//! chose.
 
 use super::auth::AuthConfig;
 use super::plugin::PluginConfig;

@@ -1,7 +1,7 @@
 //! What the program says to people and programs: results on stdout, everything else on stderr.
 //!
-//! Owns lines, tables, the log and what is said while work takes long. Must not read an argument, nor know what a command does. Invariant:
-//! stdout has what was asked for and nothing else, and a reader that went away is no error.
+//! Owns lines, tables, the log and what is said while work takes long. Must not read an argument, nor know what a
+//! command does. Invariant: stdout has what was asked for and nothing else, and a reader that went away is no error.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,8 +1,8 @@
 //! The trace that a line of the log belongs to.
 //!
-//! Owns how a line names the recorded request or task that it was written within. It is looked up where a line is written: a span of
-//! `tracing` for each request would say the same, and cost more than the recording, for requests that most often log nothing. Must not
-//! change a line of anything else.
+//! Owns how a line names the recorded request or task that it was written within. It is looked up where a line is
+//! written: a span of `tracing` for each request would say the same, and cost more than the recording, for requests
+//! that most often log nothing. Must not change a line of anything else.
 
 use std::fmt::Write as _;
 

@@ -21,7 +21,8 @@ pub type Level = Box<dyn Fn(&str) + Send + Sync>;
 /// Starts logging, at a level that can be changed.
 pub fn start(config: &LogConfig) -> Level {
     let builder = tracing_subscriber::fmt().with_env_filter(filter(&config.level)).with_writer(std::io::stderr);
-    // There is one logger per process; a second start changes nothing, and neither does a level for a logger that is gone.
+    // There is one logger per process; a second start changes nothing, and neither does a level for a logger that is
+    // gone.
     match config.format {
         LogFormat::Text => {
             let ansi = terminal::has_colours(&std::io::stderr());

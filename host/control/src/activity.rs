@@ -1,7 +1,7 @@
 //! What calls cost, for `bulkhead top`.
 //!
-//! Owns the names in place of ids. Must not make rates: an operator who looks twice has them, and two who look do not disturb each
-//! other. Invariant: one look reads no record of a task, and its answer has a bounded number of rows.
+//! Owns the names in place of ids. Must not make rates: an operator who looks twice has them, and two who look do not
+//! disturb each other. Invariant: one look reads no record of a task, and its answer has a bounded number of rows.
 
 use std::collections::HashMap;
 

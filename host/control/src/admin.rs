@@ -1,7 +1,7 @@
 //! Administration of a whole host: all tasks in pages, limits in use, draining, and another configuration.
 //!
-//! Owns the pages: where one ends and the next begins. Must not show what belongs to a requestor alone. Invariant: one command reads a
-//! bounded number of records, however many there are.
+//! Owns the pages: where one ends and the next begins. Must not show what belongs to a requestor alone. Invariant: one
+//! command reads a bounded number of records, however many there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,8 @@ pub trait LoginLinks: Send + Sync + 'static {
 /// Takes another configuration.
 #[async_trait]
 pub trait Reload: Send + Sync + 'static {
-    /// Reads the configuration again and takes it over, all of it or nothing; with `check` only says what would come of it.
+    /// Reads the configuration again and takes it over, all of it or nothing; with `check` only says what would come of
+    /// it.
     async fn reload(&self, who: &str, check: bool) -> Result<ReloadView, ControlError>;
 
     /// The configuration that is in effect.
@@ -324,7 +325,8 @@ impl HostOperator {
     }
 }
 
-/// What one requestor alone has in use: of its own limits, and of those that it shares with its tenant. What others of the tenant use is not in it.
+/// What one requestor alone has in use: of its own limits, and of those that it shares with its tenant. What others of
+/// the tenant use is not in it.
 pub async fn own_limits(
     tasks: &Tasks,
     edge: &dyn UsageReport,

@@ -1,6 +1,7 @@
 //! The audit log, read for operators.
 //!
-//! Owns the names in place of ids. Must not show what the log does not have. Invariant: one command reads a bounded part of the log.
+//! Owns the names in place of ids. Must not show what the log does not have. Invariant: one command reads a bounded
+//! part of the log.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! The command line's end of the control socket.
 //!
-//! Must not set a host a time: what it was told to do may take long. Invariant: a host that is stopped (SIGSTOP) is not waited for.
+//! Must not set a host a time: what it was told to do may take long. Invariant: a host that is stopped (SIGSTOP) is not
+//! waited for.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,8 @@
 //! What operators can order, by family, and which view answers each order.
 //!
-//! Owns the names and members that go over the wire. Must not do anything. Invariant: a command is one JSON object whose member
-//! `command` names it; the JSON of a command or of its answer changes only together with [`super::wire::PROTOCOL`].
+//! Owns the names and members that go over the wire. Must not do anything. Invariant: a command is one JSON object
+//! whose member `command` names it; the JSON of a command or of its answer changes only together with
+//! [`super::wire::PROTOCOL`].
 
 use std::path::PathBuf;
 
@@ -436,7 +437,8 @@ pub struct PluginTarget {
 }
 
 impl Command {
-    /// Its name and what it is about, on one line. None of it is secret: tokens are in answers only, and values are left out.
+    /// Its name and what it is about, on one line. None of it is secret: tokens are in answers only, and values are
+    /// left out.
     pub fn summary(&self) -> String {
         let mut shown = self.clone();
         match &mut shown {
@@ -448,7 +450,8 @@ impl Command {
         serde_json::to_string(&shown).unwrap_or_default()
     }
 
-    /// Whether it only shows how the host stands: it may be repeated for viewers without a further line of the audit log.
+    /// Whether it only shows how the host stands: it may be repeated for viewers without a further line of the audit
+    /// log.
     pub fn is_read(&self) -> bool {
         match self {
             Self::Token(command) => matches!(command, TokenCommand::List(_)),
@@ -491,8 +494,8 @@ impl Command {
             }
     }
 
-    /// Whether it changes nothing and is about no single tenant, requestor or task: lines of the audit log that say the same within a minute
-    /// are one.
+    /// Whether it changes nothing and is about no single tenant, requestor or task: lines of the audit log that say the
+    /// same within a minute are one.
     pub(super) fn looks_at_host_alone(&self) -> bool {
         let is_of_all = |filter: &TaskFilter| filter.tenant.is_none() && filter.requestor.is_none();
         self.only_looks()
@@ -511,8 +514,8 @@ impl Command {
             }
     }
 
-    /// Whether it may come over the network: it is about what the host does, names no path of its machine, and puts no other code into
-    /// service.
+    /// Whether it may come over the network: it is about what the host does, names no path of its machine, and puts no
+    /// other code into service.
     pub fn is_for_administrators(&self) -> bool {
         match self {
             Self::Token(command) => matches!(command, TokenCommand::List(_) | TokenCommand::Revoke(_)),
@@ -542,9 +545,9 @@ impl Command {
         }
     }
 
-    /// Whether an operator may give it in a browser: what may come over the network, the making of a token, and what puts versions of plugins
-    /// into service one by one, as long as it names no path of the host's machine. Definitions that change are accepted for a version that was staged before,
-    /// so that they can be read first.
+    /// Whether an operator may give it in a browser: what may come over the network, the making of a token, and what
+    /// puts versions of plugins into service one by one, as long as it names no path of the host's machine. Definitions
+    /// that change are accepted for a version that was staged before, so that they can be read first.
     pub fn is_for_dashboard(&self) -> bool {
         self.is_for_administrators()
             || match self {

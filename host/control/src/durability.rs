@@ -1,7 +1,7 @@
 //! What operators see of a task's durability: whether it goes on after its host ends, its journal, and that it is held.
 //!
-//! Must not show what an entry says: that belongs to the requestor. Invariant: it reads the record and the journal's head, and bytes of a
-//! journal only to list its entries; a replay is the engine's.
+//! Must not show what an entry says: that belongs to the requestor. Invariant: it reads the record and the journal's
+//! head, and bytes of a journal only to list its entries; a replay is the engine's.
 
 use super::ControlError;
 use super::operator::HostOperator;
@@ -19,7 +19,8 @@ const FAILED: &str = "ended by the operator";
 /// What an operator may say to a requestor, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// Whether a task goes on after its host ends; `None`: it has not begun, or is over, and not because it could not go on.
+/// Whether a task goes on after its host ends; `None`: it has not begun, or is over, and not because it could not go
+/// on.
 pub(super) fn durable(task: &Task, head: Option<&JournalHead>) -> Option<DurableView> {
     match task.phase {
         Phase::Ended(_) if has_diverged(head) => Some(durable_of_run(task, head)),

@@ -1,7 +1,7 @@
 //! Erasing a tenant: everything that is stored of it, and the bytes on the disk.
 //!
-//! Owns the order of the steps. Must not know how any of them is done. Invariant: whenever the process ends, doing it again ends with
-//! nothing of the tenant left; until then a mark in the data directory says that it is not over.
+//! Owns the order of the steps. Must not know how any of them is done. Invariant: whenever the process ends, doing it
+//! again ends with nothing of the tenant left; until then a mark in the data directory says that it is not over.
 
 use futures::future::try_join_all;
 use parking_lot::Mutex;
@@ -23,7 +23,8 @@ const ROUNDS_MAX: u32 = 5;
 /// Losses that a message names.
 const LOST_SHOWN: usize = 5;
 
-/// Who must let a tenant go that is being erased, because they keep something of it in memory that they would write again.
+/// Who must let a tenant go that is being erased, because they keep something of it in memory that they would write
+/// again.
 #[derive(Default)]
 pub struct EraseHooks(Mutex<Vec<Leave>>);
 
@@ -53,7 +54,8 @@ impl Removed {
     }
 }
 
-/// What could not be read may belong to another tenant, and is in the old store alone: only the operator can let that go.
+/// What could not be read may belong to another tenant, and is in the old store alone: only the operator can let that
+/// go.
 fn refuse_losses(StoreRebuildView { moved, old_store }: &StoreRebuildView) -> Result<(), ControlError> {
     let lost = &moved.lost;
     if lost.is_empty() {
@@ -89,7 +91,8 @@ impl HostOperator {
         Ok(TenantListView { tenants })
     }
 
-    /// Stops and removes everything of a tenant, then makes the database anew, so that no byte of it is left in the files.
+    /// Stops and removes everything of a tenant, then makes the database anew, so that no byte of it is left in the
+    /// files.
     pub(super) async fn purge_tenant(&self, name: &str) -> Result<TenantPurgeView, ControlError> {
         let _one_at_a_time = self.purging.lock().await;
         if self.store.is_shared() {

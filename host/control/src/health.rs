@@ -1,8 +1,9 @@
 //! Whether a host is healthy and ready, and everything that an operator may know about that.
 //!
-//! Owns the two questions of probes and the view of operators, which have the same answers. Must not tell a probe a path, a name or a
-//! number: anybody may ask. Invariant: a probe's answer takes no lock that work holds and reads nothing, so it comes also from a host whose store
-//! or disk hangs; only a host that another start would help is unhealthy.
+//! Owns the two questions of probes and the view of operators, which have the same answers. Must not tell a probe a
+//! path, a name or a number: anybody may ask. Invariant: a probe's answer takes no lock that work holds and reads
+//! nothing, so it comes also from a host whose store or disk hangs; only a host that another start would help is
+//! unhealthy.
 
 use std::path::PathBuf;
 use std::sync::Arc;

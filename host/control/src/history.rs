@@ -1,7 +1,8 @@
 //! What the host did in the last hour, for charts.
 //!
-//! Owns a ring of samples in memory. Must not count anything itself: it reads what is counted anyway, and lets calls be counted one by one
-//! while it lives. Invariants: there are so many samples at most; a count that begins anew gives no less than nothing.
+//! Owns a ring of samples in memory. Must not count anything itself: it reads what is counted anyway, and lets calls be
+//! counted one by one while it lives. Invariants: there are so many samples at most; a count that begins anew gives no
+//! less than nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};

@@ -1,8 +1,9 @@
 //! What operators do to a host, and the socket over which they do it while the host runs.
 //!
-//! Owns the commands, the socket `DATA/control.sock` and its framing. Must not be reachable by anybody but the user that the
-//! host runs as. Invariant: a command does the same whether it arrives over the socket or is executed by the command line
-//! itself, because both go through one [`Operator`]; what answers it is one type for both sides ([`Request::Answer`]).
+//! Owns the commands, the socket `DATA/control.sock` and its framing. Must not be reachable by anybody but the user
+//! that the host runs as. Invariant: a command does the same whether it arrives over the socket or is executed by the
+//! command line itself, because both go through one [`Operator`]; what answers it is one type for both sides
+//! ([`Request::Answer`]).
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -113,7 +114,8 @@ pub trait Operator: Send + Sync + 'static {
     /// Does it in the name of who ordered it, which the audit log keeps.
     async fn execute_for(&self, who: &str, command: Command) -> Result<Answer, ControlError>;
 
-    /// Does what only reads, for viewers who were noted when they began to look: the audit log gets no line for each look.
+    /// Does what only reads, for viewers who were noted when they began to look: the audit log gets no line for each
+    /// look.
     ///
     /// # Errors
     ///

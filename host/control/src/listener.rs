@@ -1,7 +1,7 @@
 //! A listener for operators: administrators, scrapers of metrics, browsers of the dashboard.
 //!
-//! Owns how their connections are accepted and bounded. Must not know a credential, nor what is answered. Invariant: a connection costs a
-//! permit and bounded time and bytes before anything is done for it.
+//! Owns how their connections are accepted and bounded. Must not know a credential, nor what is answered. Invariant: a
+//! connection costs a permit and bounded time and bytes before anything is done for it.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -55,8 +55,9 @@ pub struct ConnectionBounds {
     pub lifetime: Option<Duration>,
 }
 
-/// Why a request comes from a page in a browser, or may. Pages have no business where programs ask. `by_own_name`: the listener has nothing
-/// else that keeps a page out, so only names of this machine lead to it: by DNS rebinding, a page has another one.
+/// Why a request comes from a page in a browser, or may. Pages have no business where programs ask. `by_own_name`: the
+/// listener has nothing else that keeps a page out, so only names of this machine lead to it: by DNS rebinding, a page
+/// has another one.
 pub(crate) fn refuse_pages<B>(request: &Request<B>, by_own_name: bool) -> Result<(), &'static str> {
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());

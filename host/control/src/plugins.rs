@@ -111,8 +111,8 @@ async fn grants_view(
     Ok(PluginGrantsView { name, version, imports, everybody, tenants })
 }
 
-/// Who is to get a version, with the ids of the tenants. One that nobody was ever of begins to exist with that, as one does that the
-/// configuration names.
+/// Who is to get a version, with the ids of the tenants. One that nobody was ever of begins to exist with that, as one
+/// does that the configuration names.
 async fn canary_request(
     principals: &Principals,
     targets: Vec<PluginTarget>,

@@ -1,7 +1,8 @@
 //! Which looks of operators the audit log has already in this minute.
 //!
-//! Owns nothing of the log. Must not be asked about a change, a refusal, or a look at what is one tenant's: each of those has a line of its
-//! own. Invariant: what is not remembered is noted, so that a look may have two lines, but never none where looks are noted.
+//! Owns nothing of the log. Must not be asked about a change, a refusal, or a look at what is one tenant's: each of
+//! those has a line of its own. Invariant: what is not remembered is noted, so that a look may have two lines, but
+//! never none where looks are noted.
 
 use std::collections::HashMap;
 

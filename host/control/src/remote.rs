@@ -1,8 +1,8 @@
 //! Administration over the network: the administrators' commands on a listener of their own.
 //!
-//! Owns that listener and its one credential, which has nothing to do with those of requestors. Must not serve MCP, nor any command that
-//! names a path of this machine. Invariant: a connection costs a permit and bounded time and bytes before its credential is checked; the
-//! credential is compared in constant time and is in no log.
+//! Owns that listener and its one credential, which has nothing to do with those of requestors. Must not serve MCP, nor
+//! any command that names a path of this machine. Invariant: a connection costs a permit and bounded time and bytes
+//! before its credential is checked; the credential is compared in constant time and is in no log.
 
 use std::net::IpAddr;
 use std::sync::Arc;

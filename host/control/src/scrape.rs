@@ -1,7 +1,8 @@
 //! Metrics over the network: one page on a listener of its own.
 //!
-//! Owns that listener and who may read it. Must not serve anything else, nor count anything itself. Invariant: one scrape runs at a time and
-//! has a time to end in; a credential is compared in constant time and is in no log; where there is none, only names of this machine lead here.
+//! Owns that listener and who may read it. Must not serve anything else, nor count anything itself. Invariant: one
+//! scrape runs at a time and has a time to end in; a credential is compared in constant time and is in no log; where
+//! there is none, only names of this machine lead here.
 
 use std::net::IpAddr;
 use std::sync::Arc;

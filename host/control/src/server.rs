@@ -1,7 +1,8 @@
 //! The host's end of the control socket.
 //!
-//! Owns which side of its start a host is on: until it serves, commands are refused with how far the start is, and who wants MCP waits.
-//! Must not do a command itself. Invariant: once a command was carried out, none is refused for the start again.
+//! Owns which side of its start a host is on: until it serves, commands are refused with how far the start is, and who
+//! wants MCP waits. Must not do a command itself. Invariant: once a command was carried out, none is refused for the
+//! start again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,8 +60,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens in the data directory whose lock the caller holds. Commands are refused with how far the start is, until there is
-    /// [something that carries them out](Self::serve).
+    /// Listens in the data directory whose lock the caller holds. Commands are refused with how far the start is, until
+    /// there is [something that carries them out](Self::serve).
     ///
     /// # Errors
     /// The socket cannot be made.
@@ -127,9 +128,9 @@ async fn accept(listener: UnixListener, state: ServiceState) {
     }
 }
 
-/// Answers one line after the other, until the other side is done or asks for MCP. Who hangs up is missed between two commands only:
-/// what was begun goes on to its end, and to its line in the audit log. What is followed (a drain, say) is polled by its
-/// client, and attached connections read on, so both end with the other side.
+/// Answers one line after the other, until the other side is done or asks for MCP. Who hangs up is missed between two
+/// commands only: what was begun goes on to its end, and to its line in the audit log. What is followed (a drain, say)
+/// is polled by its client, and attached connections read on, so both end with the other side.
 async fn converse(stream: UnixStream, who: &str, mut state: ServiceState) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);

@@ -1,7 +1,7 @@
 //! What an operator orders of a task, in a running host and in a store that no host runs.
 //!
-//! Must not name or show a task. Invariant: without a host there is nothing to stop or to wake, so a change is one of the record alone, by the
-//! same steps.
+//! Must not name or show a task. Invariant: without a host there is nothing to stop or to wake, so a change is one of
+//! the record alone, by the same steps.
 
 use std::sync::Arc;
 

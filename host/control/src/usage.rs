@@ -1,6 +1,7 @@
 //! What tenants used and how tools were called, by day.
 //!
-//! Owns how it is asked for and shown. Must not count. Invariant: what a running host has counted so far is in its answer.
+//! Owns how it is asked for and shown. Must not count. Invariant: what a running host has counted so far is in its
+//! answer.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Answers to commands, by family: tasks, plugins, secrets, the store, tenants, tokens, the audit log and the running host. Types of other crates that
-//! answer as they are stand in the table of `commands`.
+//! Answers to commands, by family: tasks, plugins, secrets, the store, tenants, tokens, the audit log and the running
+//! host. Types of other crates that answer as they are stand in the table of `commands`.
 //!
 //! Owns the members of answers and their order. Must not know how an answer comes to be or how it is shown.
 

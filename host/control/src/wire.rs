@@ -1,7 +1,9 @@
-//! How a command and its answer go from one program to another, over the control socket and over the administrators' listener.
+//! How a command and its answer go from one program to another, over the control socket and over the administrators'
+//! listener.
 //!
-//! Owns the versions: who asks says which program it is, and a host refuses what another protocol means, and who does not say it, before
-//! it does anything. Invariant: a refusal over versions has a form that every version reads, and names both.
+//! Owns the versions: who asks says which program it is, and a host refuses what another protocol means, and who does
+//! not say it, before it does anything. Invariant: a refusal over versions has a form that every version reads, and
+//! names both.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,8 +1,10 @@
-//! The origin at which views of MCP Apps are previewed: the page around a view, served by the dashboard's listener under another name.
+//! The origin at which views of MCP Apps are previewed: the page around a view, served by the dashboard's listener
+//! under another name.
 //!
-//! Owns that page, its address and the policy that a view runs under. Must not serve anything else under that name, read a cookie or know
-//! who looks. Invariants: the page comes with a policy that the dashboard made, as its address proves; only the page of the dashboard that
-//! it was made for may frame it; a view reaches the domains that its plugin's entry names, and no others.
+//! Owns that page, its address and the policy that a view runs under. Must not serve anything else under that name,
+//! read a cookie or know who looks. Invariants: the page comes with a policy that the dashboard made, as its address
+//! proves; only the page of the dashboard that it was made for may frame it; a view reaches the domains that its
+//! plugin's entry names, and no others.
 
 use bulkhead_config::PreviewOrigin;
 use bulkhead_net::address::host_of;
@@ -91,7 +93,8 @@ impl AppPreview {
     }
 }
 
-/// What a view may do. Scripts and styles of its own page are within it; whatever else it loads is of a domain that is named.
+/// What a view may do. Scripts and styles of its own page are within it; whatever else it loads is of a domain that is
+/// named.
 fn policy(csp: &Value, framed_by: &str) -> String {
     let named = |member: &str, or_none: bool| match sources(csp.get(member)) {
         sources if sources.is_empty() && or_none => " 'none'".to_owned(),

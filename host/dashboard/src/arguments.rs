@@ -1,7 +1,7 @@
 //! The form of a tool's call, made of the tool's input schema.
 //!
-//! Must not judge arguments: the protocol does that, for clients and browsers alike. Invariant: a schema that a form would show only in
-//! part gets a field for the arguments as JSON in its place, so whatever the tool takes can be sent.
+//! Must not judge arguments: the protocol does that, for clients and browsers alike. Invariant: a schema that a form
+//! would show only in part gets a field for the arguments as JSON in its place, so whatever the tool takes can be sent.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};

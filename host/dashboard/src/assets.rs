@@ -1,4 +1,5 @@
-//! What pages need beside themselves: a style sheet, a script, and one more for pages with a view of an MCP App, all in the program.
+//! What pages need beside themselves: a style sheet, a script, and one more for pages with a view of an MCP App, all in
+//! the program.
 //!
 //! The address of one names its contents, so that a browser keeps it until there is another one.
 
@@ -56,7 +57,8 @@ mod tests {
 
     #[test]
     fn style_sheet_is_small_and_fetches_nothing() {
-        // It is read once and kept for good: a quarter more than that of pages of tables alone, for tiles, charts and cards.
+        // It is read once and kept for good: a quarter more than that of pages of tables alone, for tiles, charts and
+        // cards.
         let style = str::from_utf8(&STYLE).unwrap();
         assert!(style.len() <= 14 << 10, "{} bytes", style.len());
         assert!(!style.contains("url(") && !style.contains("@import"));
@@ -65,7 +67,8 @@ mod tests {
 
     #[test]
     fn script_is_small_and_makes_markup_in_one_place_only() {
-        // 4 KiB are for keeping pages fresh. What a chart says below the pointer came after that: there will be no third room.
+        // 4 KiB are for keeping pages fresh. What a chart says below the pointer came after that: there will be no
+        // third room.
         assert!(SCRIPT.len() <= 8 << 10, "{} bytes", SCRIPT.len());
         let times = |part: &str| SCRIPT.matches(part).count();
         // What makes markup of a text, or runs it: once, and there by the policy that the pages allow.

@@ -1,7 +1,7 @@
 //! Charts: lines over time, drawn as SVG by the host, with their numbers as a table.
 //!
-//! Must not know what is shown. Invariants: what stands in an attribute is a number or a class of the style sheet, never a style; the same
-//! numbers make the same bytes; a chart of so many points has a bounded size.
+//! Must not know what is shown. Invariants: what stands in an attribute is a number or a class of the style sheet,
+//! never a style; the same numbers make the same bytes; a chart of so many points has a bounded size.
 
 use std::fmt::Write as _;
 
@@ -161,7 +161,8 @@ fn path(values: &[Option<f64>], most: f64) -> String {
     drawn
 }
 
-/// The greatest lines by their sums, and what is left of the others as one; those without any number above nothing are left out.
+/// The greatest lines by their sums, and what is left of the others as one; those without any number above nothing are
+/// left out.
 pub(crate) fn greatest(mut lines: Vec<ChartLine>) -> Vec<ChartLine> {
     let sum = |line: &ChartLine| line.values.iter().flatten().sum::<f64>();
     lines.retain(|line| sum(line) > 0.0);

@@ -1,9 +1,11 @@
-//! Codes with which an operator of the machine logs in: made over the control socket, worth one login within ten minutes.
+//! Codes with which an operator of the machine logs in: made over the control socket, worth one login within ten
+//! minutes.
 //!
-//! Must not keep a code as it is: a digest is enough to know it. Invariant: a code is taken out before it lets anybody in, so it works once.
+//! Must not keep a code as it is: a digest is enough to know it. Invariant: a code is taken out before it lets anybody
+//! in, so it works once.
 //!
-//! Where several hosts share a store, a code lets in at any of them: it says itself until when, under a keyed digest, and a row says that it
-//! was used.
+//! Where several hosts share a store, a code lets in at any of them: it says itself until when, under a keyed digest,
+//! and a row says that it was used.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

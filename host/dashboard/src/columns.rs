@@ -1,6 +1,7 @@
 //! What the columns of the dashboard's lists and tables are called.
 //!
-//! Must not draw one. Invariant: its head, and the names of the values on the cards that it is on a narrow screen, are of one place.
+//! Must not draw one. Invariant: its head, and the names of the values on the cards that it is on a narrow screen, are
+//! of one place.
 
 use std::fmt::Write as _;
 
@@ -155,7 +156,8 @@ pub(crate) fn class_of(columns: Columns) -> String {
 /// The most columns of a list or table.
 const WIDEST_COLUMNS: usize = 9;
 
-/// The rules that say on a card what a value is, for the end of the style sheet: each class has the names, and one rule shows them.
+/// The rules that say on a card what a value is, for the end of the style sheet: each class has the names, and one rule
+/// shows them.
 pub(crate) fn card_rules() -> String {
     let lists = LISTS.iter().map(|list| (list.class.to_owned(), list.columns.iter().map(|(name, _)| *name).collect()));
     let tables = TABLES.iter().map(|columns| (class_of(columns), columns.to_vec()));

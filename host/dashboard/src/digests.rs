@@ -38,7 +38,8 @@ pub(crate) fn is_form_token(key: &[u8; 32], action: &str, token: &str) -> bool {
     unhex::<32>(token).is_some_and(|token| mac(key, &[action.as_bytes()]).verify_slice(&token).is_ok())
 }
 
-/// Seals a place so that nobody but the session of this key can read or make one. The same place is sealed to the same text.
+/// Seals a place so that nobody but the session of this key can read or make one. The same place is sealed to the same
+/// text.
 pub(crate) fn seal_place(key: &[u8; 32], position: [u8; 16]) -> String {
     let mut sealed = [0; 32];
     let tag = half(mac(key, &[SEAL_TAG, &position]).finalize().into_bytes().into());

@@ -1,7 +1,7 @@
 //! The form of a plugin's question, made of the schema that it asks by.
 //!
-//! Must not judge an answer: the protocol does that, for clients and browsers alike. Invariant: what was filled in comes back when it was
-//! refused; a schema that says nonsense makes a form with fewer fields and no markup.
+//! Must not judge an answer: the protocol does that, for clients and browsers alike. Invariant: what was filled in
+//! comes back when it was refused; a schema that says nonsense makes a form with fewer fields and no markup.
 
 use maud::{Markup, html};
 use serde_json::{Map, Number, Value};
@@ -166,8 +166,8 @@ pub(crate) fn show_field(name: &str, field: &Value, kind: &Kind, required: bool,
     }
 }
 
-/// What was filled in, as the content of an answer. What is empty is left out, and what is no number stays a text: the check of the
-/// answer says what is wrong with that.
+/// What was filled in, as the content of an answer. What is empty is left out, and what is no number stays a text: the
+/// check of the answer says what is wrong with that.
 pub(crate) fn content(schema: &str, form: &Form) -> Value {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let mut content = Map::new();

@@ -1,8 +1,9 @@
-//! What the lead of a tenant does: it looks at the tenant's tasks, requestors, limits, plugins and lines of the audit log, and may stop tasks.
+//! What the lead of a tenant does: it looks at the tenant's tasks, requestors, limits, plugins and lines of the audit
+//! log, and may stop tasks.
 //!
-//! Must not know another tenant's. Invariant: every command is about the lead's own tenant or comes after a look that found the task
-//! there; a task of another tenant gets the page of what is not there, and none of the answers holds arguments, answers or results. Each
-//! page is read, and each order carried out, in the tenant's turn.
+//! Must not know another tenant's. Invariant: every command is about the lead's own tenant or comes after a look that
+//! found the task there; a task of another tenant gets the page of what is not there, and none of the answers holds
+//! arguments, answers or results. Each page is read, and each order carried out, in the tenant's turn.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,7 +47,8 @@ impl From<ControlError> for LeadError {
     }
 }
 
-/// What a lead is called in lines of the audit log. Its issuer chose its name, which must not look like an operator or another tenant.
+/// What a lead is called in lines of the audit log. Its issuer chose its name, which must not look like an operator or
+/// another tenant.
 fn lead_at(name: &str, tenant: &str, peer: IpAddr) -> String {
     format!("dashboard lead {}@{} at {peer}", quoted_name(name), quoted_name(tenant))
 }
@@ -125,8 +127,8 @@ impl<'a> LeadPages<'a> {
         Ok(respond::page(status, pages::led_task(&self.frame, self.session, &page)))
     }
 
-    /// Does something with a task of the tenant. The look at it, and what is done, cost what a page costs: both are one turn, which goes on
-    /// without the browser.
+    /// Does something with a task of the tenant. The look at it, and what is done, cost what a page costs: both are one
+    /// turn, which goes on without the browser.
     pub(crate) async fn act(&self, id: &str, order: TaskOrder) -> Result<Answer, LeadError> {
         let client = self.client.clone();
         let tenant = self.tenant.to_owned();

@@ -1,12 +1,14 @@
-//! Reads for pages of leads, and their orders. The cost of most grows with what others do: the audit log, the tasks and the requestors of a
-//! tenant.
+//! Reads for pages of leads, and their orders. The cost of most grows with what others do: the audit log, the tasks and
+//! the requestors of a tenant.
 //!
-//! Owns their turns. Must not know what is read. Invariants: one such read at a time runs for a tenant, and few for the host; behind each
-//! there is a rest of several times what it took, so that a tenant's take at most a tenth of one processor's time, and those of all together
-//! two tenths. A read that was begun counts to its end, also when nobody waits for it any more.
+//! Owns their turns. Must not know what is read. Invariants: one such read at a time runs for a tenant, and few for the
+//! host; behind each there is a rest of several times what it took, so that a tenant's take at most a tenth of one
+//! processor's time, and those of all together two tenths. A read that was begun counts to its end, also when nobody
+//! waits for it any more.
 //!
-//! The rest stands in the place of a charge to the tenant's share of the guests' threads: reads run on the host's own threads, and a share
-//! that is used up would not hold the next one back, but slow down the tenant's calls, whose requestors cannot see a lead's pages.
+//! The rest stands in the place of a charge to the tenant's share of the guests' threads: reads run on the host's own
+//! threads, and a share that is used up would not hold the next one back, but slow down the tenant's calls, whose
+//! requestors cannot see a lead's pages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use tokio::time::Instant;
 
 /// Reads for pages of leads at a time, whatever their tenants.
 const READS_MAX: usize = 2;
-/// Per cent of one processor's time that reads for the leads of one tenant take at most: their place rests after each for the others.
+/// Per cent of one processor's time that reads for the leads of one tenant take at most: their place rests after each
+/// for the others.
 const READ_PERCENT_PER_TENANT_MAX: u32 = 10;
 /// Milliseconds that a page of a lead waits for its turn before it is refused.
 const WAIT_MS_MAX: u64 = 5_000;

@@ -1,9 +1,9 @@
 //! Live pages: a stream of the parts of a page that have changed, for as long as the page is open.
 //!
-//! Owns the streams and their bounds. Must not know a page: it draws the one that is asked for by the routes, under the rights of its
-//! session, and takes the [marked parts](crate::pages::live) out of it. Invariants: a stream shows what its page shows to the same
-//! session at that moment, or it ends; nothing is drawn before the browser has taken what was drawn last; a drawing of a requestor's
-//! page is charged as a request is.
+//! Owns the streams and their bounds. Must not know a page: it draws the one that is asked for by the routes, under the
+//! rights of its session, and takes the [marked parts](crate::pages::live) out of it. Invariants: a stream shows what
+//! its page shows to the same session at that moment, or it ends; nothing is drawn before the browser has taken what
+//! was drawn last; a drawing of a requestor's page is charged as a request is.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -1,8 +1,9 @@
 //! Coming in and going out.
 //!
-//! Owns which credential makes which viewer; that of an issuer comes another way (`oidc`). Must not keep or log one. Invariants: a
-//! credential comes in the body of a form that a page of ours showed to the same browser; a wrong one of any kind gets the same answer and
-//! counts against its address; a login has a cookie of its own, and ends the session of that browser before it.
+//! Owns which credential makes which viewer; that of an issuer comes another way (`oidc`). Must not keep or log one.
+//! Invariants: a credential comes in the body of a form that a page of ours showed to the same browser; a wrong one of
+//! any kind gets the same answer and counts against its address; a login has a cookie of its own, and ends the session
+//! of that browser before it.
 
 use std::net::IpAddr;
 
@@ -138,7 +139,8 @@ impl Routes {
         }
     }
 
-    /// Says no. What may be a guess counts against its address, and so does a return from an issuer that makes this host ask there.
+    /// Says no. What may be a guess counts against its address, and so does a return from an issuer that makes this
+    /// host ask there.
     pub(crate) fn refuse(&self, request: &Parts, why: &Unauthorized, peer: IpAddr, message: &str) -> Answer {
         self.parts.audit.note_seldom("dashboard.refused", why.reason());
         tracing::warn!(%peer, reason = why.reason(), "nobody was logged in at the dashboard");

@@ -1,8 +1,8 @@
 //! Logging in at an issuer: the way there and back.
 //!
-//! Owns what ties the return to the browser that left. Must not keep or log a code or a token. Invariants: who comes back has a cookie of
-//! the last ten minutes that fits the state, and does so once; nothing else changes by a GET, and this one begins nothing but a session;
-//! an address with too many failures makes this host ask nobody.
+//! Owns what ties the return to the browser that left. Must not keep or log a code or a token. Invariants: who comes
+//! back has a cookie of the last ten minutes that fits the state, and does so once; nothing else changes by a GET, and
+//! this one begins nothing but a session; an address with too many failures makes this host ask nobody.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -29,8 +29,8 @@ pub(crate) const START: &str = "/login/oidc";
 pub(crate) const CALLBACK: &str = "/login/callback";
 /// How long a browser may be away to log in at an issuer, in milliseconds.
 const AWAY_MS_MAX: u64 = 10 * 60_000;
-/// Logins at an issuer that came back and are remembered for it; then the oldest is forgotten, and only the issuer knows that its code was
-/// used.
+/// Logins at an issuer that came back and are remembered for it; then the oldest is forgotten, and only the issuer
+/// knows that its code was used.
 const ATTEMPTS_MAX: usize = 4_096;
 const AGAIN: &str = "The login did not succeed. Begin it anew; it has to end within ten minutes in the same browser.";
 
@@ -81,7 +81,8 @@ impl Routes {
         }
     }
 
-    /// The cookie of a browser and the key of this host make all of its attempt, so that nothing is kept for those who do not come back.
+    /// The cookie of a browser and the key of this host make all of its attempt, so that nothing is kept for those who
+    /// do not come back.
     fn attempt(&self, cookie: &str, host: &str) -> LoginAttempt {
         let part = |name: &str| form_token(&self.login_key, &format!("{name}\n{cookie}"));
         let scheme = if self.site.has_tls { "https" } else { "http" };

@@ -1,7 +1,7 @@
 //! What an operator orders beside single tasks: several tasks at once, tokens, the drain.
 //!
-//! Must not write the secret of a token anywhere but on the page that answers the order. Invariants: one request orders a bounded number of
-//! things; what was refused of one of them does not keep the order from the others, and is said.
+//! Must not write the secret of a token anywhere but on the page that answers the order. Invariants: one request orders
+//! a bounded number of things; what was refused of one of them does not keep the order from the others, and is said.
 
 use bulkhead_control::ControlError;
 use bulkhead_control::commands::{DrainBegin, DrainEnd, TokenCreate, TokenRevoke};

@@ -1,7 +1,8 @@
 //! What an operator sees of plugins, and what they order of them.
 //!
-//! Must not order anything that the operator API would not take from a browser. Invariants: an order names the version that its page was
-//! about, and is refused if that stands elsewhere by now; definitions are accepted as they were shown, or not at all.
+//! Must not order anything that the operator API would not take from a browser. Invariants: an order names the version
+//! that its page was about, and is refused if that stands elsewhere by now; definitions are accepted as they were
+//! shown, or not at all.
 
 use bulkhead_control::ControlError;
 use bulkhead_control::commands::{
@@ -273,7 +274,8 @@ fn mark(changes: &VersionChanges) -> String {
 }
 
 impl OperatorClient {
-    /// Whether a version changes what it changed when the operator read it; nothing has to be, where nothing is accepted.
+    /// Whether a version changes what it changed when the operator read it; nothing has to be, where nothing is
+    /// accepted.
     async fn has_read(&self, name: &str, version: Digest, accepted: Option<Accepted>) -> Result<(), Outcome> {
         let Some(Accepted(read)) = accepted else { return Ok(()) };
         let request = PluginChanges { name: name.to_owned(), version: Some(version.to_string()), tool: None };

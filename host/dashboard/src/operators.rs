@@ -1,7 +1,7 @@
 //! What an operator does: reads and orders of the operator API, in the name of who is logged in.
 //!
-//! Must not use a command that may not come from a browser. Invariant: each command is noted with who gave it, and none of their
-//! answers holds arguments, answers or results.
+//! Must not use a command that may not come from a browser. Invariant: each command is noted with who gave it, and none
+//! of their answers holds arguments, answers or results.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Orders that people give: each goes on without its browser, to its line in the audit log.
 //!
-//! Owns that, and what became of each order about a plugin, in memory, for the pages that show it: fetching and compiling may take longer
-//! than a browser waits. Must not know what an order does. Invariant: there is a bounded number of orders about plugins at a time, and one
-//! for a plugin.
+//! Owns that, and what became of each order about a plugin, in memory, for the pages that show it: fetching and
+//! compiling may take longer than a browser waits. Must not know what an order does. Invariant: there is a bounded
+//! number of orders about plugins at a time, and one for a plugin.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -130,7 +130,8 @@ impl PluginOrders {
         orders.all.iter().map(|(_, order)| order).filter(|order| wanted(order)).cloned().collect()
     }
 
-    /// Reads a version for a page, which may have to be compiled first. What takes longer goes on, for the next request for it.
+    /// Reads a version for a page, which may have to be compiled first. What takes longer goes on, for the next request
+    /// for it.
     ///
     /// # Errors
     ///

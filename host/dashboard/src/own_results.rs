@@ -1,7 +1,7 @@
 //! The images and files of a requestor's own results, and the requestor's limits.
 //!
-//! Must not give a browser anything that it might run: a file is bytes to download. Invariant: the bytes of a large answer are within the
-//! requestor's room for answers until they are sent.
+//! Must not give a browser anything that it might run: a file is bytes to download. Invariant: the bytes of a large
+//! answer are within the requestor's room for answers until they are sent.
 
 use bulkhead_control::admin::own_limits;
 use bulkhead_domain::rights::Need;

@@ -1,7 +1,7 @@
 //! What a requestor does with their tasks.
 //!
-//! Must not know anybody else's. Invariant: a task that is not there and one of another requestor get the same page; each action needs the
-//! right that it needs over MCP.
+//! Must not know anybody else's. Invariant: a task that is not there and one of another requestor get the same page;
+//! each action needs the right that it needs over MCP.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What a requestor does with tools: it looks at those that it may call, and calls one as a task.
 //!
-//! Must not know a tool by itself: what is offered and what is taken is the protocol's to say. Invariant: a tool that the requestor may
-//! not call gets the page of what is not there.
+//! Must not know a tool by itself: what is offered and what is taken is the protocol's to say. Invariant: a tool that
+//! the requestor may not call gets the page of what is not there.
 
 use bulkhead_protocol::{OfferedTool, TaskCallError, TaskCalls};
 use http::StatusCode;

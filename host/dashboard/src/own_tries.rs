@@ -1,8 +1,8 @@
 //! What a requestor tries on a page: a plain call of a tool, a resource that is read, a prompt that is filled in.
 //!
-//! Must not have rules of its own: a page sends what a client would send, and shows what that is answered. Invariants: nothing is tried by
-//! a GET, save that a list is read; what was tried is stopped when its page does not wait any longer; the bytes of an answer are within the
-//! requestor's room for answers until they are sent.
+//! Must not have rules of its own: a page sends what a client would send, and shows what that is answered. Invariants:
+//! nothing is tried by a GET, save that a list is read; what was tried is stopped when its page does not wait any
+//! longer; the bytes of an answer are within the requestor's room for answers until they are sent.
 
 use std::time::{Duration, Instant};
 
@@ -183,7 +183,8 @@ impl Own<'_> {
     }
 }
 
-/// The status of a page, and when to come back. What a tool or the protocol says within an answer is a page like any other.
+/// The status of a page, and when to come back. What a tool or the protocol says within an answer is a page like any
+/// other.
 fn status(answer: Option<&PageAnswer>) -> (StatusCode, Option<u64>) {
     match answer.map(|answer| answer.rejection.as_ref()) {
         None => (StatusCode::GATEWAY_TIMEOUT, None),

@@ -1,7 +1,9 @@
-//! What a requestor sees of a tool's view: a plain call whose result is shown as an MCP App shows it, and what the view calls.
+//! What a requestor sees of a tool's view: a plain call whose result is shown as an MCP App shows it, and what the view
+//! calls.
 //!
-//! Must not let a view do what its viewer may not. Invariants: a view is read and calls tools as a client of its viewer would, with a form's
-//! token; it calls tools of its own plugin alone; without an origin for previews none of this is there.
+//! Must not let a view do what its viewer may not. Invariants: a view is read and calls tools as a client of its viewer
+//! would, with a form's token; it calls tools of its own plugin alone; without an origin for previews none of this is
+//! there.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,8 @@
 //! What a request must be like before anything is done for it.
 //!
-//! Owns Host, the check that a form is one of ours, cookies and bodies. Must not know a route. Invariant: a foreign page gets nowhere: it
-//! cannot name itself as the host (DNS rebinding), and what it sends is refused before a session is looked at.
+//! Owns Host, the check that a form is one of ours, cookies and bodies. Must not know a route. Invariant: a foreign
+//! page gets nowhere: it cannot name itself as the host (DNS rebinding), and what it sends is refused before a session
+//! is looked at.
 
 use std::time::Duration;
 
@@ -24,15 +25,16 @@ const FIELDS_MAX: usize = 1_000;
 /// Browsers say here where a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What a browser calls the dashboard by where nothing else gives it a name: these, with 32 hex digits between them. Browsers resolve
-/// such a name to their own machine, and send its cookies to nobody who does not know it.
+/// What a browser calls the dashboard by where nothing else gives it a name: these, with 32 hex digits between them.
+/// Browsers resolve such a name to their own machine, and send its cookies to nobody who does not know it.
 const OWN_NAME_BEGINS: &str = "bulkhead-";
 const OWN_NAME_ENDS: &str = ".localhost";
 
 /// How the dashboard is known to browsers.
 pub(crate) struct Site {
     pub(crate) has_tls: bool,
-    /// Whether browsers get names of their own: a certificate, and the address that an issuer sends them back to, have a fixed one.
+    /// Whether browsers get names of their own: a certificate, and the address that an issuer sends them back to, have
+    /// a fixed one.
     makes_names: bool,
     /// Names that it answers to besides those of this machine, in the normal spelling.
     pub(crate) hosts: Vec<String>,
@@ -74,8 +76,9 @@ impl Site {
         is_made || is_this_machine(&host) || self.hosts.contains(&host) || self.hosts.contains(&normal_host(name))
     }
 
-    /// Where a browser goes on that came by a name of this machine, which servers of other ports have as well: cookies do not tell ports
-    /// apart. A fresh name each time, so that nobody learns one that a session is kept by. Programs say nothing of where they come from.
+    /// Where a browser goes on that came by a name of this machine, which servers of other ports have as well: cookies
+    /// do not tell ports apart. A fresh name each time, so that nobody learns one that a session is kept by. Programs
+    /// say nothing of where they come from.
     pub(crate) fn own_address(&self, request: &Parts, host: &str) -> Option<String> {
         let name = host_of(host)?;
         let is_shared = is_this_machine(&name) && !self.hosts.contains(&name);
@@ -87,8 +90,9 @@ impl Site {
         Some(format!("http://{OWN_NAME_BEGINS}{}{OWN_NAME_ENDS}{port}{path}", random_text::<16>()?))
     }
 
-    /// Whether a form was sent by a page of ours. `Referrer-Policy: no-referrer` makes browsers say `Origin: null`, so what counts first is
-    /// where the browser says that the request comes from; one that does not say that says its origin.
+    /// Whether a form was sent by a page of ours. `Referrer-Policy: no-referrer` makes browsers say `Origin: null`, so
+    /// what counts first is where the browser says that the request comes from; one that does not say that says its
+    /// origin.
     pub(crate) fn is_own_form(&self, headers: &HeaderMap, host: &str) -> bool {
         let scheme = if self.has_tls { "https" } else { "http" };
         let is_ours = |origin: &str| {

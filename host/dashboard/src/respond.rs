@@ -11,7 +11,8 @@ use http_body_util::{BodyExt as _, Either, Full, StreamBody};
 use hyper::body::Frame;
 use maud::Markup;
 
-/// Pieces of an answer that goes on. They are asked for as the browser takes them, so one that takes nothing holds one piece.
+/// Pieces of an answer that goes on. They are asked for as the browser takes them, so one that takes nothing holds one
+/// piece.
 pub(crate) type Pieces = BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 pub(crate) type Body = Either<Full<Bytes>, StreamBody<Pieces>>;
 pub(crate) type Answer = Response<Body>;
@@ -99,7 +100,8 @@ pub(crate) fn retry_after(mut response: Answer, ms: u64) -> Answer {
     response
 }
 
-/// A cookie for this browser session that no script can read and no foreign page can send; an empty value takes it away.
+/// A cookie for this browser session that no script can read and no foreign page can send; an empty value takes it
+/// away.
 pub(crate) fn set_cookie(response: &mut Answer, name: &str, value: &str, has_tls: bool) {
     let ends = if value.is_empty() { "; Max-Age=0" } else { "" };
     add_cookie(response, format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict"), ends, has_tls);

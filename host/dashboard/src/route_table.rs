@@ -1,6 +1,7 @@
 //! Which pages and orders there are, for whom, and what answers each.
 //!
-//! Must not look at a request. Invariant: what is not in the table is not there, for anybody; no viewer has two rows for one address.
+//! Must not look at a request. Invariant: what is not in the table is not there, for anybody; no viewer has two rows
+//! for one address.
 
 use std::net::IpAddr;
 use std::sync::Arc;

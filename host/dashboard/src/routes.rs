@@ -1,7 +1,8 @@
 //! What a request has to pass before it gets what the table of routes has for it.
 //!
-//! Must not read a credential. Invariant: the order of checks: name of the host (that of previews has nothing else), whether the form is ours, session, rate, body, token of
-//! the form, route; what a viewer may not see is answered like what is not there.
+//! Must not read a credential. Invariant: the order of checks: name of the host (that of previews has nothing else),
+//! whether the form is ours, session, rate, body, token of the form, route; what a viewer may not see is answered like
+//! what is not there.
 
 use std::net::IpAddr;
 use std::sync::Arc;

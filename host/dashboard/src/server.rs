@@ -1,7 +1,7 @@
 //! The listener of the dashboard.
 //!
-//! Owns its connections and their bounds. Must not know a page. Invariant: a connection costs a permit and bounded time and bytes before
-//! anything is done for it.
+//! Owns its connections and their bounds. Must not know a page. Invariant: a connection costs a permit and bounded time
+//! and bytes before anything is done for it.
 
 use std::io;
 use std::net::IpAddr;

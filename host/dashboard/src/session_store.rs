@@ -1,7 +1,7 @@
 //! Sessions beyond this process: what is written of one, and the port to the store.
 //!
-//! Must not write a credential or the value of a cookie: the digest of the cookie is the key, and of a credential there is what judges it
-//! anew. Invariant: a row that cannot be read lets nobody in.
+//! Must not write a credential or the value of a cookie: the digest of the cookie is the key, and of a credential there
+//! is what judges it anew. Invariant: a row that cannot be read lets nobody in.
 
 use async_trait::async_trait;
 use bulkhead_control::remote::AdminTokenDigest;

@@ -1,9 +1,9 @@
 //! Who is logged in.
 //!
-//! Owns the sessions, in memory and as rows that outlive the process, and the tokens of their forms. Must not keep a cookie's value: a
-//! digest is enough to know it. Invariants: a session ends 30 minutes after it was used last and 12 hours after it began, and with the
-//! credential that began it; one that has ended is in no row; one identity, one tenant and the host have so many at most, and operators
-//! are never kept out by requestors.
+//! Owns the sessions, in memory and as rows that outlive the process, and the tokens of their forms. Must not keep a
+//! cookie's value: a digest is enough to know it. Invariants: a session ends 30 minutes after it was used last and 12
+//! hours after it began, and with the credential that began it; one that has ended is in no row; one identity, one
+//! tenant and the host have so many at most, and operators are never kept out by requestors.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -347,7 +347,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// The same for what goes on without a person, such as a live page: it does not keep the session from ending for want of use.
+    /// The same for what goes on without a person, such as a live page: it does not keep the session from ending for
+    /// want of use.
     pub(crate) async fn look(&self, cookie: &str) -> Option<Arc<Session>> {
         let digest = digest(cookie);
         if !self.hear_of(&digest).await {
@@ -370,7 +371,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// Takes over what other hosts have made of a session: it was begun, used or ended there. False when that cannot be found out.
+    /// Takes over what other hosts have made of a session: it was begun, used or ended there. False when that cannot be
+    /// found out.
     async fn hear_of(&self, digest: &Digest) -> bool {
         if !self.rows.is_shared() {
             return true;
@@ -502,7 +504,8 @@ impl Sessions {
         }
     }
 
-    /// Those of sessions that were not used here for too long which were used at no other host either. What cannot be read stays.
+    /// Those of sessions that were not used here for too long which were used at no other host either. What cannot be
+    /// read stays.
     async fn ended_everywhere(&self, keys: Vec<Vec<u8>>, now: UnixMs) -> Vec<Vec<u8>> {
         let mut ended = Vec::new();
         for key in keys {
@@ -515,7 +518,8 @@ impl Sessions {
         ended
     }
 
-    /// Writes the rows of sessions. What cannot be written is tried again with the next sweep; until then a restart ends it.
+    /// Writes the rows of sessions. What cannot be written is tried again with the next sweep; until then a restart
+    /// ends it.
     async fn write(&self, sessions: Vec<(Digest, Arc<Session>)>) {
         let mut rows = Vec::with_capacity(sessions.len());
         for (digest, session) in &sessions {

@@ -1,7 +1,8 @@
 //! Reads of the operator API that are repeated while an operator looks, once for all who look at the same.
 //!
-//! Owns the pollers, one for each distinct command. Must not draw anything. Invariants: a poller lives as long as it has a viewer; however
-//! many viewers and pollers there are, one read runs at a time, and all of them together run for at most a tenth of the time.
+//! Owns the pollers, one for each distinct command. Must not draw anything. Invariants: a poller lives as long as it
+//! has a viewer; however many viewers and pollers there are, one read runs at a time, and all of them together run for
+//! at most a tenth of the time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +48,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// Takes over what was read; every viewer is told, so that a new one knows that its reading has begun after it came.
+    /// Takes over what was read; every viewer is told, so that a new one knows that its reading has begun after it
+    /// came.
     fn renew(&mut self, begun: Instant, answer: Result<Answer, ControlError>) {
         self.begun = Some(begun);
         let is_same = match (&self.answer, &answer) {

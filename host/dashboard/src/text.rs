@@ -1,7 +1,7 @@
 //! Text that others wrote, and numbers, as a page shows them.
 //!
-//! Must not make markup. Invariant: what a plugin or a client wrote is bounded, and changes neither the direction nor the layout of what
-//! stands around it.
+//! Must not make markup. Invariant: what a plugin or a client wrote is bounded, and changes neither the direction nor
+//! the layout of what stands around it.
 
 pub(crate) use bulkhead_config::amounts::{bytes, count, duration};
 use bulkhead_domain::UnixMs;
@@ -32,7 +32,8 @@ pub(crate) fn line(text: &str) -> String {
     bounded(text, LINE_CHARS_MAX, |_| false)
 }
 
-/// The begin of a line, for a list of many whose items have pages of their own. Characters that are longer in markup count as they are there.
+/// The begin of a line, for a list of many whose items have pages of their own. Characters that are longer in markup
+/// count as they are there.
 pub(crate) fn cell(text: &str) -> String {
     let mut bytes = 0;
     let begin = text.chars().take_while(|character| {

@@ -1,7 +1,7 @@
 //! What came of a request that was tried on a page, read from the message that answered it.
 //!
-//! Must not show anything. Invariant: an answer that is too large for a page is not read at all; what cannot be understood is kept out, and
-//! the page has the message itself beside.
+//! Must not show anything. Invariant: an answer that is too large for a page is not read at all; what cannot be
+//! understood is kept out, and the page has the message itself beside.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -44,7 +44,8 @@ impl ClientFeatures {
         self.0 & 1 << feature as u16 != 0
     }
 
-    /// That the client shows views of MCP Apps. No client can be asked for that, so it is no feature that a plugin may require.
+    /// That the client shows views of MCP Apps. No client can be asked for that, so it is no feature that a plugin may
+    /// require.
     const VIEWS: u16 = 1 << 15;
 
     /// Adds that the client shows views.

@@ -1,7 +1,9 @@
-//! Named places at which a test ends the host: between an effect and its record, and on either side of what makes them one.
+//! Named places at which a test ends the host: between an effect and its record, and on either side of what makes them
+//! one.
 //!
-//! Owns the names' way to the program that ends the host. Must not end it itself. Invariant: in a build without debug assertions, as every
-//! release is one, a place is nothing. This file stands alone, so that a test compiles it as a release is compiled.
+//! Owns the names' way to the program that ends the host. Must not end it itself. Invariant: in a build without debug
+//! assertions, as every release is one, a place is nothing. This file stands alone, so that a test compiles it as a
+//! release is compiled.
 
 use std::sync::OnceLock;
 

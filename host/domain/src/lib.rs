@@ -1,7 +1,8 @@
 //! What a task is and how it may change: pure values and functions over them.
 //!
-//! Owns the vocabulary that every other crate shares. Must not draw randomness, do I/O or know any wire or storage format, nor read a
-//! clock: only `std` is imported here. Invariant: [`lifecycle::step`] is the only way a task changes.
+//! Owns the vocabulary that every other crate shares. Must not draw randomness, do I/O or know any wire or storage
+//! format, nor read a clock: only `std` is imported here. Invariant: [`lifecycle::step`] is the only way a task
+//! changes.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -69,7 +70,8 @@ pub type UnixMs = u64;
 /// The mark that some editors and shells write in front of a text.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// A text without the one byte order mark that may stand in front of it: a reader of JSON may ignore it (RFC 8259, 8.1).
+/// A text without the one byte order mark that may stand in front of it: a reader of JSON may ignore it (RFC 8259,
+/// 8.1).
 pub fn without_byte_order_mark(text: &str) -> &str {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }

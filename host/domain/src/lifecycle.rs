@@ -1,22 +1,25 @@
 //! How a task may change: one total function over (task, event, now).
 //!
-//! Live runs, races between two writers and recovery after a crash all go through [`step`]; everything that it does not allow is
-//! a [`Refusal`], never a panic and never a silent change. Terminal phases absorb.
+//! Live runs, races between two writers and recovery after a crash all go through [`step`]; everything that it does not
+//! allow is a [`Refusal`], never a panic and never a silent change. Terminal phases absorb.
 
 use super::UnixMs;
 use super::call::{CallError, FaultKind, InputRequest, InputResponse};
 use super::task::{Active, DurableMarker, HELD, Input, Lease, Outcome, Phase, Task};
 use super::timeline::{Transition, WakeCause};
 
-/// Times that one task may begin: the first one and two after restarts of the host. Going on where it was is no beginning.
+/// Times that one task may begin: the first one and two after restarts of the host. Going on where it was is no
+/// beginning.
 pub const STARTS_MAX: u32 = 3;
 
-/// Questions that one task may ask over its lifetime. A guest that asks for ever would otherwise grow its record without bound.
+/// Questions that one task may ask over its lifetime. A guest that asks for ever would otherwise grow its record
+/// without bound.
 pub const INPUTS_MAX: usize = 256;
 
 const NOT_HELD: &str = "the task is not held";
 
-/// Something that happens to a task. Events of a run carry its attempt, the fencing token: a run that was given up cannot write.
+/// Something that happens to a task. Events of a run carry its attempt, the fencing token: a run that was given up
+/// cannot write.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A run begins under this lease. `durable`: it keeps a journal; the marker's attempt is set here.
@@ -33,7 +36,8 @@ pub enum Event {
     Pause { message: Option<String> },
     /// Go on, if nobody holds it.
     Resume,
-    /// The host or an operator stops it until an operator releases it, also where it is paused. The message begins with [`HELD`].
+    /// The host or an operator stops it until an operator releases it, also where it is paused. The message begins with
+    /// [`HELD`].
     Hold { message: String },
     /// An operator lets a held task go on.
     Release,
@@ -43,8 +47,8 @@ pub enum Event {
     Cancel,
     /// The run was lost with its host.
     Interrupt { how: Interruption },
-    /// A run that was lost, or has left memory, goes on in a new one, under this lease. `durable`: what the new run keeps of itself; its
-    /// attempt is set here. `cause`: why it goes on, of one that nobody waits for otherwise.
+    /// A run that was lost, or has left memory, goes on in a new one, under this lease. `durable`: what the new run
+    /// keeps of itself; its attempt is set here. `cause`: why it goes on, of one that nobody waits for otherwise.
     Continue { lease: Lease, durable: Option<DurableMarker>, cause: Option<WakeCause> },
     /// The run leaves memory: it waits for [`Event::Continue`]. No client sees anything of it.
     Evict { attempt: u32 },

@@ -1,7 +1,7 @@
 //! What names may look like.
 //!
-//! Owns the rules for names that operators and issuers choose. Invariant: a name that passes fits in a log line, a path and a command line
-//! without quoting.
+//! Owns the rules for names that operators and issuers choose. Invariant: a name that passes fits in a log line, a path
+//! and a command line without quoting.
 
 /// Checks the name of a tenant, a plugin, a requestor or a token.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
@@ -26,7 +26,8 @@ pub fn check_tool_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the name of an OAuth scope, and returns it: what fits between the quotes and spaces of a challenge (RFC 6749, 3.3).
+/// Checks the name of an OAuth scope, and returns it: what fits between the quotes and spaces of a challenge (RFC 6749,
+/// 3.3).
 pub fn check_scope(text: &str) -> Result<String, String> {
     let token = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     if text.is_empty() || text.len() > 128 || !text.bytes().all(token) {

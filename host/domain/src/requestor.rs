@@ -1,7 +1,7 @@
 //! Who is calling, as far as anything below the transport may know: two random ids.
 //!
-//! Names, tokens and claims stay in `transport/auth`; a changed mapping there orphans nothing here. Both are drawn by this host, so that
-//! nobody can choose some whose hashes collide: tables by these ids hash fast.
+//! Names, tokens and claims stay in `transport/auth`; a changed mapping there orphans nothing here. Both are drawn by
+//! this host, so that nobody can choose some whose hashes collide: tables by these ids hash fast.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

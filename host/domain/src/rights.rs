@@ -1,8 +1,8 @@
 //! What a requestor may do beyond being let in.
 //!
-//! Owns how scopes become rights. Invariant: rights only ever add up from what rules grant to this requestor; where no rule is
-//! configured, every authenticated requestor may do everything with what is its own, save with a credential that was made for some scopes
-//! only; what belongs to others takes a rule.
+//! Owns how scopes become rights. Invariant: rights only ever add up from what rules grant to this requestor; where no
+//! rule is configured, every authenticated requestor may do everything with what is its own, save with a credential
+//! that was made for some scopes only; what belongs to others takes a rule.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub struct ScopeRule {
     pub tasks: bool,
     /// Whether tasks may be steered, paused and resumed.
     pub steer: bool,
-    /// Whether the tasks and the use of all requestors of the tenant may be looked at, without arguments, answers and results.
+    /// Whether the tasks and the use of all requestors of the tenant may be looked at, without arguments, answers and
+    /// results.
     pub tenant: bool,
     /// Whether those tasks may be cancelled, paused and resumed.
     pub tenant_control: bool,
@@ -90,7 +91,8 @@ impl ScopeBook {
 
     /// What these scopes are worth for this requestor. `more`: whether it could get further ones.
     pub fn rights(&self, scopes: &[String], tenant: &str, requestor: &str, more: bool) -> Rights {
-        // Fixed scopes are a restriction that the operator asked for: where no rule says what they are good for, it is nothing.
+        // Fixed scopes are a restriction that the operator asked for: where no rule says what they are good for, it is
+        // nothing.
         if self.rules.is_empty() && more {
             return Rights::default();
         }
@@ -182,8 +184,8 @@ impl Rights {
         }
     }
 
-    /// The scopes that would give what is missing of these needs, all of them at once. Empty when nothing is missing, and when
-    /// something is that no scope would give.
+    /// The scopes that would give what is missing of these needs, all of them at once. Empty when nothing is missing,
+    /// and when something is that no scope would give.
     pub fn opening(&self, needs: &[Need<'_>]) -> Vec<String> {
         let Some(limited) = &self.limited else { return Vec::new() };
         let missing = needs.iter().filter(|need| !self.has(**need));

@@ -1,7 +1,7 @@
 //! Who gets a version of a plugin that is being tried beside the active one.
 //!
-//! Invariant: the same requestor gets the same answer as long as plugin, version and shares are the same, after a restart and in
-//! every later host; a larger share keeps everybody who was in the smaller one.
+//! Invariant: the same requestor gets the same answer as long as plugin, version and shares are the same, after a
+//! restart and in every later host; a larger share keeps everybody who was in the smaller one.
 
 use super::requestor::{Requestor, TenantId};
 
@@ -29,7 +29,8 @@ impl Route {
         self.tenants.contains(&requestor.tenant) || self.place(requestor) < u64::from(self.share)
     }
 
-    /// Where a requestor stands, below [`WHOLE`]. Not the standard library's hash: that one may change with the compiler.
+    /// Where a requestor stands, below [`WHOLE`]. Not the standard library's hash: that one may change with the
+    /// compiler.
     fn place(&self, requestor: &Requestor) -> u64 {
         let mut hash = requestor.id.0.iter().fold(self.salt, fold);
         // Neighbouring ids must not be neighbours here: the finalizer of MurmurHash3.

@@ -1,7 +1,8 @@
 //! Skills (SEP-2640): instructions for an agent, which a component carries together with the files that they name.
 //!
-//! Owns what a skill may be called and how much of it a component may carry, for the build that puts it in and for the host that reads
-//! it. Must not know how it is carried. Invariant: a name and a path that pass stand in a URI as they are.
+//! Owns what a skill may be called and how much of it a component may carry, for the build that puts it in and for the
+//! host that reads it. Must not know how it is carried. Invariant: a name and a path that pass stand in a URI as they
+//! are.
 
 use super::Json;
 

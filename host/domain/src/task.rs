@@ -150,8 +150,8 @@ pub enum Active {
     InputRequired,
 }
 
-/// How the status of every held task begins, and of no other paused one: what holds a task is the words of its record alone, so that every
-/// host, and a store that no host runs, say the same of it.
+/// How the status of every held task begins, and of no other paused one: what holds a task is the words of its record
+/// alone, so that every host, and a store that no host runs, say the same of it.
 pub const HELD: &str = "it is held";
 
 /// Where a task stands.
@@ -219,8 +219,8 @@ pub const DURABLE_DETAIL_BYTES_MAX: usize = 64;
 /// How journals are written by this program: the version of its markers.
 pub const JOURNAL_VERSION: u8 = 1;
 
-/// Says that a run's journal is complete, so that even an empty one can be trusted after a crash: nothing that it does not tell of has left
-/// the host. It holds for one attempt of a task.
+/// Says that a run's journal is complete, so that even an empty one can be trusted after a crash: nothing that it does
+/// not tell of has left the host. It holds for one attempt of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DurableMarker {
     /// How the journal is written.
@@ -263,7 +263,8 @@ pub struct Task {
     /// Grows by one with each commit.
     pub revision: u64,
     pub work: Work,
-    /// Whose code runs. Of several plugins that may have a resource, the one that is asked first; of none, where there is no run.
+    /// Whose code runs. Of several plugins that may have a resource, the one that is asked first; of none, where there
+    /// is no run.
     pub plugin: PluginVersion,
     /// The engine that compiled the plugin, for replays.
     pub engine_hash: u64,
@@ -302,8 +303,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Whether the journal of its present run is complete, also where there is none yet. A task without a marker for this very run never
-    /// was journaled.
+    /// Whether the journal of its present run is complete, also where there is none yet. A task without a marker for
+    /// this very run never was journaled.
     pub fn is_journaled(&self) -> bool {
         self.durable.as_ref().is_some_and(|marker| marker.version == JOURNAL_VERSION && marker.attempt == self.attempt)
     }
@@ -344,7 +345,8 @@ impl Task {
         self.timeline.at_rest_since().filter(|_| has_no_run)
     }
 
-    /// How often it began, which its guest is told as its attempt. Runs that go on where an earlier one was are not counted.
+    /// How often it began, which its guest is told as its attempt. Runs that go on where an earlier one was are not
+    /// counted.
     pub fn starts(&self) -> u32 {
         self.timeline.starts(self.attempt)
     }

@@ -1,4 +1,5 @@
-//! Fixtures for the tests of every crate: a task, a tool, limits, clocks that a test sets, and the replay of a fuzz corpus.
+//! Fixtures for the tests of every crate: a task, a tool, limits, clocks that a test sets, and the replay of a fuzz
+//! corpus.
 
 use std::fs;
 use std::path::Path;
@@ -236,12 +237,13 @@ impl Clock for SetClock {
     }
 }
 
-/// Feeds every file of one target's corpus (`tests/fuzz/corpus/TARGET`), whole and cut in half, so that what the fuzzer found once is never
-/// found again. `feed` says whether it took the bytes for what they claim to be.
+/// Feeds every file of one target's corpus (`tests/fuzz/corpus/TARGET`), whole and cut in half, so that what the fuzzer
+/// found once is never found again. `feed` says whether it took the bytes for what they claim to be.
 ///
 /// # Panics
 ///
-/// If the target has no program, its corpus has fewer than four files, or fewer than three of them get past the first refusal.
+/// If the target has no program, its corpus has fewer than four files, or fewer than three of them get past the first
+/// refusal.
 pub fn replay_corpus(fuzz: &Path, target: &str, feed: impl Fn(&[u8]) -> bool) {
     let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).expect("the fuzzer's manifest");
     assert!(manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")), "{target} has no program");

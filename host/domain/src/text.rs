@@ -1,7 +1,8 @@
 //! Text that others wrote, where people read it: on pages and on terminals.
 //!
-//! Owns which characters nobody sees, how a foreign name stands among other words, and where a text may be cut. Must not decide how much of a
-//! text is shown. Invariant: what comes out turns no direction around, acts on no terminal, and a name cannot be read as more than a name.
+//! Owns which characters nobody sees, how a foreign name stands among other words, and where a text may be cut. Must
+//! not decide how much of a text is shown. Invariant: what comes out turns no direction around, acts on no terminal,
+//! and a name cannot be read as more than a name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +27,8 @@ pub fn on_terminal(character: char) -> char {
     }
 }
 
-/// A name that operators or issuers chose, among other words: in quotes and escaped, unless it is as names of this host are.
+/// A name that operators or issuers chose, among other words: in quotes and escaped, unless it is as names of this host
+/// are.
 pub fn quoted_name(name: &str) -> Cow<'_, str> {
     match check_name(name) {
         Ok(()) => name.into(),
@@ -40,8 +42,8 @@ pub fn quoted_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records, and what nobody sees
-/// is written out.
+/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records, and
+/// what nobody sees is written out.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -54,7 +56,8 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// Control characters, and the invisible ones that reorder what a person reads: what a plugin's names and descriptions may not hold.
+/// Control characters, and the invisible ones that reorder what a person reads: what a plugin's names and descriptions
+/// may not hold.
 pub fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')

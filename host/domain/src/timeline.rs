@@ -1,11 +1,11 @@
 //! What happened to a task, in order and with times.
 //!
-//! Owns what is noted and how much of it is kept. Must not decide what may happen: [`lifecycle`](super::lifecycle) notes each
-//! transition as it allows it. Invariant: a timeline has at most [`TIMELINE_MAX`] entries, their times never go back, what is left out
-//! lies behind the first [`FIRST_ENTRIES`], and no start is among it.
+//! Owns what is noted and how much of it is kept. Must not decide what may happen: [`lifecycle`](super::lifecycle)
+//! notes each transition as it allows it. Invariant: a timeline has at most [`TIMELINE_MAX`] entries, their times never
+//! go back, what is left out lies behind the first [`FIRST_ENTRIES`], and no start is among it.
 //!
-//! A task that is created, runs and ends has none: its times of creation and of the last change and its status say it all. It begins
-//! with the first transition that they do not say.
+//! A task that is created, runs and ends has none: its times of creation and of the last change and its status say it
+//! all. It begins with the first transition that they do not say.
 
 use super::UnixMs;
 use super::task::Active;
@@ -132,8 +132,8 @@ impl Timeline {
         (self.left_out > 0).then_some(FIRST_ENTRIES)
     }
 
-    /// How often the task began, of one whose runs so far are `runs`: what goes on where it was does not begin. The first start is not
-    /// noted of a task that never was in a queue.
+    /// How often the task began, of one whose runs so far are `runs`: what goes on where it was does not begin. The
+    /// first start is not noted of a task that never was in a queue.
     pub(super) fn starts(&self, runs: u32) -> u32 {
         let noted = self.entries.iter().filter_map(|entry| match entry.transition {
             Transition::Started { attempt } => Some(attempt),
@@ -155,7 +155,8 @@ impl Timeline {
         self.entries.is_empty()
     }
 
-    /// Notes a transition. A full timeline leaves out the oldest one after the first ones that is no start: those are few, and counted.
+    /// Notes a transition. A full timeline leaves out the oldest one after the first ones that is no start: those are
+    /// few, and counted.
     pub(super) fn note(&mut self, at: UnixMs, transition: Transition) {
         let at = self.entries.last().map_or(at, |last| at.max(last.at));
         if self.entries.len() >= TIMELINE_MAX {

@@ -1,9 +1,10 @@
 //! What clients are told a tool is called.
 //!
-//! Owns the rule that makes a name which every client takes of the name that a plugin gives a tool. The protocol allows dots and 128
-//! characters; clients that hand names on to a model's interface refuse dots, some more than 64 characters, and one name that they refuse
-//! costs the user every tool of every server. Invariant: a name depends on the tool's own name and on those of the same plugin that would
-//! be called the same, and a name that is good as it is stays as it is, so that a new version of a plugin renames nothing.
+//! Owns the rule that makes a name which every client takes of the name that a plugin gives a tool. The protocol allows
+//! dots and 128 characters; clients that hand names on to a model's interface refuse dots, some more than 64
+//! characters, and one name that they refuse costs the user every tool of every server. Invariant: a name depends on
+//! the tool's own name and on those of the same plugin that would be called the same, and a name that is good as it is
+//! stays as it is, so that a new version of a plugin renames nothing.
 
 use std::collections::HashMap;
 
@@ -34,8 +35,9 @@ pub fn underscored(text: &str) -> String {
     text.chars().map(|character| if is_taken(character) { character } else { '_' }).collect()
 }
 
-/// A name for each of a plugin's tools, in their order, of the names that the plugin gives them. What is not taken becomes `_`. A name that
-/// is too long then, or the same as another, ends in a mark of the tool's own name; one that is good from the start never does.
+/// A name for each of a plugin's tools, in their order, of the names that the plugin gives them. What is not taken
+/// becomes `_`. A name that is too long then, or the same as another, ends in a mark of the tool's own name; one that
+/// is good from the start never does.
 pub fn portable(own: &[&str]) -> Vec<String> {
     let plain: Vec<_> = own.iter().map(|own| underscored(own)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -48,15 +50,15 @@ pub fn portable(own: &[&str]) -> Vec<String> {
     own.iter().zip(&plain).map(name).collect()
 }
 
-/// A tool's name with the operator's prefix in front. It is as long as every client takes it; the characters of the prefix are the
-/// operator's word.
+/// A tool's name with the operator's prefix in front. It is as long as every client takes it; the characters of the
+/// prefix are the operator's word.
 pub fn prefixed(prefix: &str, portable: &str, own: &str) -> String {
     let whole = format!("{prefix}{portable}");
     if whole.chars().count() <= PORTABLE_NAME_CHARS_MAX { whole } else { marked(&whole, own) }
 }
 
-/// Whether a pattern of names (`*` stands for any text) can only be meant for the names that plugins give their tools: with a character
-/// in it that is in no name which clients see, unless a name or a prefix of the operator's has it.
+/// Whether a pattern of names (`*` stands for any text) can only be meant for the names that plugins give their tools:
+/// with a character in it that is in no name which clients see, unless a name or a prefix of the operator's has it.
 pub fn is_for_own_names<'a>(
     pattern: &str,
     mut names: impl Iterator<Item = &'a str>,

@@ -1,7 +1,8 @@
 //! Which tools a requestor is shown, of those that it may call.
 //!
-//! Owns how toolsets combine: of all toolsets that are for a requestor, a tool is shown if one includes it and none excludes it. Invariant:
-//! a toolset only narrows; it gives no right, and a requestor that no toolset is for is shown everything that it may call.
+//! Owns how toolsets combine: of all toolsets that are for a requestor, a tool is shown if one includes it and none
+//! excludes it. Invariant: a toolset only narrows; it gives no right, and a requestor that no toolset is for is shown
+//! everything that it may call.
 
 use super::rights::matches;
 use super::tool::{Tool, ToolAnnotations};

@@ -1,7 +1,7 @@
 //! The trace that a request belongs to, in the terms of W3C Trace Context.
 //!
-//! Owns what a record keeps of it. Must not know any wire or export format. Invariant: neither id is zero, which the specification
-//! keeps for "there is none".
+//! Owns what a record keeps of it. Must not know any wire or export format. Invariant: neither id is zero, which the
+//! specification keeps for "there is none".
 
 use std::fmt;
 

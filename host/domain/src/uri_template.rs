@@ -1,7 +1,7 @@
 //! URI templates (RFC 6570): which URIs one can stand for.
 //!
-//! Owns the question "could this URI come from this template?", for routing. It does not expand templates, and answers yes where
-//! the template alone cannot tell.
+//! Owns the question "could this URI come from this template?", for routing. It does not expand templates, and answers
+//! yes where the template alone cannot tell.
 
 /// Expressions in one template.
 const EXPRESSIONS_MAX: usize = 32;
@@ -54,8 +54,8 @@ impl UriTemplate {
         names.flatten().map(String::as_str)
     }
 
-    /// Whether this URI could have been made from the template. Takes time in proportion to the URI's length, whatever the
-    /// template.
+    /// Whether this URI could have been made from the template. Takes time in proportion to the URI's length, whatever
+    /// the template.
     pub fn fits(&self, uri: &str) -> bool {
         let text = uri.as_bytes();
         // Where the parts so far can end.

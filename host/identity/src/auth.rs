@@ -1,8 +1,9 @@
 //! Who is calling.
 //!
-//! Owns credentials: the only room that sees a token. Must not log one, keep one longer than the request or the dashboard's session that brought it, pass one on (save to the issuer that is configured to
-//! judge it), or accept one from anywhere but the `Authorization` header, where the dashboard puts that of its form, and the token endpoint of an issuer. Invariant: unknown, expired, revoked and foreign tokens
-//! get the same answer.
+//! Owns credentials: the only room that sees a token. Must not log one, keep one longer than the request or the
+//! dashboard's session that brought it, pass one on (save to the issuer that is configured to judge it), or accept one
+//! from anywhere but the `Authorization` header, where the dashboard puts that of its form, and the token endpoint of
+//! an issuer. Invariant: unknown, expired, revoked and foreign tokens get the same answer.
 
 mod claims;
 mod introspection;
@@ -117,8 +118,8 @@ impl Authenticator {
         Self::of(Rules { scopes, ..Rules::clone(&self.rules.load()) })
     }
 
-    /// Lets clients from loopback addresses in without a token, also when there are tokens. A token that they send is checked all the
-    /// same: with a wrong one they are refused.
+    /// Lets clients from loopback addresses in without a token, also when there are tokens. A token that they send is
+    /// checked all the same: with a wrong one they are refused.
     #[must_use]
     pub fn with_loopback_anonymous(self, loopback_anonymous: bool) -> Self {
         Self::of(Rules { loopback_anonymous, ..Rules::clone(&self.rules.load()) })

@@ -1,8 +1,8 @@
 //! Principals and bearer tokens, as rows of the store.
 //!
-//! Owns the mapping from an external identity (an issuer and a subject, a token) to the random ids that everything below
-//! works with, and the other way round for operators. Must not store or log a token: only its SHA-256 is kept. Invariant: an
-//! identity gets its ids once and keeps them, whatever becomes of its tokens.
+//! Owns the mapping from an external identity (an issuer and a subject, a token) to the random ids that everything
+//! below works with, and the other way round for operators. Must not store or log a token: only its SHA-256 is kept.
+//! Invariant: an identity gets its ids once and keeps them, whatever becomes of its tokens.
 
 mod last_used;
 mod provisioning;
@@ -151,8 +151,8 @@ pub struct Principals {
     token_cache: Arc<TokenCache>,
 }
 
-/// The tenants that a running host has rules for, by their ids. A later tenant of a removed tenant's name has another id,
-/// and with it none of those rules.
+/// The tenants that a running host has rules for, by their ids. A later tenant of a removed tenant's name has another
+/// id, and with it none of those rules.
 #[derive(Default)]
 struct Configured {
     names: HashMap<TenantId, String>,
@@ -183,8 +183,8 @@ impl Principals {
         Some((self.store.generation(RowKind::Token)?, self.store.generation(RowKind::Principal)?))
     }
 
-    /// The ids of tenants that are to have rules. Nothing is written: those that there are not yet are given ids that are theirs once the
-    /// rules are [adopted](Self::adopt).
+    /// The ids of tenants that are to have rules. Nothing is written: those that there are not yet are given ids that
+    /// are theirs once the rules are [adopted](Self::adopt).
     pub async fn look_up(&self, names: impl Iterator<Item = &String> + Send) -> Result<TenantRules, Error> {
         let mut ruled = TenantRules::default();
         for name in names {
@@ -200,8 +200,8 @@ impl Principals {
         Ok(ruled)
     }
 
-    /// Creates these tenants and applies their rules by id until the host ends. All of them or none: [`store::Error::Conflict`] where
-    /// another host has created one of them meanwhile.
+    /// Creates these tenants and applies their rules by id until the host ends. All of them or none:
+    /// [`store::Error::Conflict`] where another host has created one of them meanwhile.
     pub async fn adopt(&self, ruled: &TenantRules) -> Result<(), Error> {
         let mut expected = Vec::new();
         let mut rows = Vec::new();
@@ -224,8 +224,8 @@ impl Principals {
         self.requestor(identity, TENANT_DEFAULT).await
     }
 
-    /// The same for an identity that an issuer vouches for, with the name of its tenant: an identity keeps its first one.
-    /// The limits say whether one that was never seen may come into being.
+    /// The same for an identity that an issuer vouches for, with the name of its tenant: an identity keeps its first
+    /// one. The limits say whether one that was never seen may come into being.
     pub async fn identified(
         &self,
         identity: Identity<'_>,

@@ -1,8 +1,8 @@
 //! How many bad credentials may come from one address.
 //!
-//! Owns the buckets. Must not see a credential. Invariant: the number of buckets is bounded; while it is reached, addresses
-//! share one. What this host can judge itself is never refused here if it is good; only nobody else is asked on behalf of an address
-//! that is over its limit.
+//! Owns the buckets. Must not see a credential. Invariant: the number of buckets is bounded; while it is reached,
+//! addresses share one. What this host can judge itself is never refused here if it is good; only nobody else is asked
+//! on behalf of an address that is over its limit.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
 //! The limits of requestors and tenants while the host runs.
 //!
-//! Owns the limits in force, the counters of what requestors and tenants hold and of what tenants use, the token buckets that enforce
-//! rates, and the shape of a refusal. Must not know what is limited: a module that enforces a limit names it. Invariant: a refused request is not charged.
+//! Owns the limits in force, the counters of what requestors and tenants hold and of what tenants use, the token
+//! buckets that enforce rates, and the shape of a refusal. Must not know what is limited: a module that enforces a
+//! limit names it. Invariant: a refused request is not charged.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 

@@ -1,8 +1,10 @@
-//! How often something may be done: token buckets with a burst of twice the rate, for each requestor and for each tenant.
+//! How often something may be done: token buckets with a burst of twice the rate, for each requestor and for each
+//! tenant.
 //!
-//! Owns the buckets. Must not know what is done. Invariants: what is refused is charged to nobody, neither to the requestor nor to its
-//! tenant; there is at most one bucket for each requestor and tenant that did something lately, and [`Rates::forget_idle`] drops those
-//! that are full again. They are not stored: a restart fills them, which gives everybody one burst.
+//! Owns the buckets. Must not know what is done. Invariants: what is refused is charged to nobody, neither to the
+//! requestor nor to its tenant; there is at most one bucket for each requestor and tenant that did something lately,
+//! and [`Rates::forget_idle`] drops those that are full again. They are not stored: a restart fills them, which gives
+//! everybody one burst.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -250,8 +252,8 @@ impl Rates {
 
     /// Takes one token of the tenant's and one of the requestor's, or none and says when there will be some.
     ///
-    /// The tenant's come first: making requestors gives it no more. What a requestor is refused for its own sake goes back, so that it
-    /// does not use up what its neighbours share.
+    /// The tenant's come first: making requestors gives it no more. What a requestor is refused for its own sake goes
+    /// back, so that it does not use up what its neighbours share.
     ///
     /// # Errors
     /// One of the two buckets is empty.
@@ -354,7 +356,8 @@ mod tests {
         assert!(rates.check(&requestor(1, 2)).is_ok());
     }
 
-    /// Asks until it is refused by this limit; returns how empty its tenant's bucket and its own were before and after that.
+    /// Asks until it is refused by this limit; returns how empty its tenant's bucket and its own were before and after
+    /// that.
     fn levels_around_refusal(rates: &Rates, who: &Requestor, limit: &str) -> [(Option<Nanos>, Option<Nanos>); 2] {
         let levels = || {
             let Pair { tenants, requestors, .. } = &rates.base;

@@ -1,8 +1,8 @@
 //! So many for a requestor, for its tenant and for the host: counts, or bytes.
 //!
-//! Owns who holds how much, and the one place where more is taken or refused, [`ScopedTable::try_add`]. Must not know what is counted.
-//! Invariants: nothing is taken beyond a bound that is asked; a refusal names its limit and changes nothing; a requestor or a tenant
-//! that holds nothing has no entry.
+//! Owns who holds how much, and the one place where more is taken or refused, [`ScopedTable::try_add`]. Must not know
+//! what is counted. Invariants: nothing is taken beyond a bound that is asked; a refusal names its limit and changes
+//! nothing; a requestor or a tenant that holds nothing has no entry.
 
 use std::fmt;
 use std::hash::Hash;
@@ -55,7 +55,8 @@ pub trait UsageReport: Send + Sync + 'static {
     fn in_use_of_all(&self) -> Vec<LimitUsage>;
 }
 
-/// Who holds units: the narrowest scope, which belongs to a tenant. It is drawn by the host, never chosen by a client: the tables hash fast.
+/// Who holds units: the narrowest scope, which belongs to a tenant. It is drawn by the host, never chosen by a client:
+/// the tables hash fast.
 pub trait ScopeKey: Copy + Eq + Hash {
     fn tenant(&self) -> TenantId;
 }
@@ -253,7 +254,8 @@ type Bounds<K> = dyn Fn(Option<&K>) -> [Bound; 3] + Send + Sync;
 
 /// Units of one kind, with a lock and limits of their own.
 pub struct ScopedCounter<K = Requestor> {
-    /// Asked again for each unit, so that a limit may change at any time; without a key, for what is in use of the host's.
+    /// Asked again for each unit, so that a limit may change at any time; without a key, for what is in use of the
+    /// host's.
     bounds: Box<Bounds<K>>,
     table: Mutex<ScopedTable<K, u64>>,
     /// Whether a unit is held: a counter that is empty most of the time is looked at without its lock.

@@ -1,7 +1,7 @@
 //! So many at a time for each tenant, address or other key, and in all, for what waits rather than be refused.
 //!
-//! Owns the queues. Must not know what waits. Invariants: units are granted in the order in which they were asked for; what waits for
-//! its own key takes no unit of another one; a key without units and without a waiter is not remembered.
+//! Owns the queues. Must not know what waits. Invariants: units are granted in the order in which they were asked for;
+//! what waits for its own key takes no unit of another one; a key without units and without a waiter is not remembered.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,7 +1,8 @@
 //! What one of several hosts allows of the limits that each of them counts for itself.
 //!
-//! Owns which limits have shares. Must not know how many hosts live. Invariant: the shares of all hosts together are the limit, rounded up
-//! to the next number that can be divided; a host's own (`*_total`) and what is counted over all hosts stay whole.
+//! Owns which limits have shares. Must not know how many hosts live. Invariant: the shares of all hosts together are
+//! the limit, rounded up to the next number that can be divided; a host's own (`*_total`) and what is counted over all
+//! hosts stay whole.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! What tenants used since the counts were last taken: calls and bytes.
 //!
-//! Owns the counts in memory, one set a tenant. Must not know days or the store. Invariant: what is counted is taken exactly once, and those
-//! who used nothing since have no entry unless something of theirs is open: there are at most as many entries as tenants that did
-//! something meanwhile.
+//! Owns the counts in memory, one set a tenant. Must not know days or the store. Invariant: what is counted is taken
+//! exactly once, and those who used nothing since have no entry unless something of theirs is open: there are at most
+//! as many entries as tenants that did something meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,9 @@
 //! What calls cost by tool and by requestor, for an operator who looks.
 //!
-//! Owns the counts, the table of those of tools, and whether an operator looks. Must not know whose the counts of a requestor are: their
-//! owner keeps them. Invariants: while no operator looks, a call counts its end for the usage by day and nothing else; the counts of a tool
-//! go with the last version that offers it, and are not shown once its plugin is removed; a count only grows; an end is taken once.
+//! Owns the counts, the table of those of tools, and whether an operator looks. Must not know whose the counts of a
+//! requestor are: their owner keeps them. Invariants: while no operator looks, a call counts its end for the usage by
+//! day and nothing else; the counts of a tool go with the last version that offers it, and are not shown once its
+//! plugin is removed; a count only grows; an end is taken once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,7 +18,8 @@ use crate::histogram::{CALL_TIMES, Histogram};
 /// How long after the last look counting goes on.
 const COUNTED_AFTER_LOOK: Duration = Duration::from_secs(600);
 
-/// What the calls of one tool or of one requestor came to, and what they cost. Many threads write it at once, without a lock.
+/// What the calls of one tool or of one requestor came to, and what they cost. Many threads write it at once, without a
+/// lock.
 #[derive(Debug)]
 pub struct ActivityCounts {
     is_watched: Arc<AtomicBool>,
@@ -114,7 +116,8 @@ impl ActivityReading {
         Outcome::ALL.into_iter().zip(self.outcomes).filter(|(_, calls)| *calls > 0)
     }
 
-    /// How long calls ran: the longest time of each step that has any, in microseconds, with how many. The last step has all longer ones.
+    /// How long calls ran: the longest time of each step that has any, in microseconds, with how many. The last step
+    /// has all longer ones.
     pub fn busy_us(&self) -> impl Iterator<Item = (u64, u64)> {
         self.busy.iter().map(|(end, calls)| (end / 1_000, *calls))
     }
@@ -175,7 +178,8 @@ pub struct ToolEnds {
 }
 
 impl Activity {
-    /// The counts of a tool of a plugin, by its name in the catalog: the same ones for every version that offers it at the same time.
+    /// The counts of a tool of a plugin, by its name in the catalog: the same ones for every version that offers it at
+    /// the same time.
     pub fn tool(&self, plugin: &str, tool: &str) -> Arc<ActivityCounts> {
         self.kept(plugin, Some(tool))
     }
@@ -252,7 +256,8 @@ impl Activity {
         self.is_watched.load(Relaxed)
     }
 
-    /// An operator looks: everything is counted from now on, until some time after the last look. Returns for how long it has been counted.
+    /// An operator looks: everything is counted from now on, until some time after the last look. Returns for how long
+    /// it has been counted.
     pub fn look(&self, now: Instant) -> Duration {
         let mut watch = self.watch.lock();
         let since = watch.map_or(now, |watch| watch.since);
@@ -261,7 +266,8 @@ impl Activity {
         now.saturating_duration_since(since)
     }
 
-    /// Stops counting when no operator has looked for a while, and lets go of what is not offered any more. To be called now and then.
+    /// Stops counting when no operator has looked for a while, and lets go of what is not offered any more. To be
+    /// called now and then.
     pub fn forget_idle(&self, now: Instant) {
         let mut watch = self.watch.lock();
         watch.take_if(|watch| now.saturating_duration_since(watch.seen_at) >= COUNTED_AFTER_LOOK);

@@ -159,7 +159,8 @@ pub struct ToolMetrics {
 }
 
 impl ToolMetrics {
-    /// `tool` is its name in the catalog; `with_operation`: requests that call it are told apart from those of other tools.
+    /// `tool` is its name in the catalog; `with_operation`: requests that call it are told apart from those of other
+    /// tools.
     pub(crate) fn new(plugin: &PluginMetrics, tool: &str, with_operation: bool) -> Self {
         let operation = plugin.kept.as_ref().map(|kept| {
             let name = if with_operation { tool } else { "" };

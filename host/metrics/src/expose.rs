@@ -1,7 +1,7 @@
 //! The page that a scrape gets.
 //!
-//! Owns both formats: OpenMetrics 1.0.0 and the older text of Prometheus, 0.0.4. This is the only file that encodes. Invariant: the families
-//! come in the order of the table, one after the other, and only OpenMetrics has exemplars.
+//! Owns both formats: OpenMetrics 1.0.0 and the older text of Prometheus, 0.0.4. This is the only file that encodes.
+//! Invariant: the families come in the order of the table, one after the other, and only OpenMetrics has exemplars.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};

@@ -1,7 +1,8 @@
 //! Every family of metrics: its name, its labels and what it says.
 //!
-//! Owns the table that the reference page is generated from. Must not hold a number. Invariant: what is shown is in this table, and the
-//! values of its labels come from the code, from the catalog or from names in the configuration, never from a message.
+//! Owns the table that the reference page is generated from. Must not hold a number. Invariant: what is shown is in
+//! this table, and the values of its labels come from the code, from the catalog or from names in the configuration,
+//! never from a message.
 
 use prometheus_client::registry::Unit;
 

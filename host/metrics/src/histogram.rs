@@ -1,8 +1,8 @@
 //! A histogram that many threads write at once.
 //!
-//! Owns the counts of its buckets, and the latest trace of each bucket. Must not lock in the way of a request: the histogram of the library
-//! takes a lock at every observation, and only it can make exemplars, so this one is our own. Invariant: what is read counts every
-//! observation once.
+//! Owns the counts of its buckets, and the latest trace of each bucket. Must not lock in the way of a request: the
+//! histogram of the library takes a lock at every observation, and only it can make exemplars, so this one is our own.
+//! Invariant: what is read counts every observation once.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -77,7 +77,8 @@ pub(crate) static DURATIONS: Buckets = Buckets {
     scale: NANOSECONDS,
 };
 
-/// The boundaries that OpenTelemetry advises for operations, from a second on, and longer ones: sessions of people last for hours.
+/// The boundaries that OpenTelemetry advises for operations, from a second on, and longer ones: sessions of people last
+/// for hours.
 pub(crate) static SESSIONS: Buckets = Buckets {
     ends: &[S, 5 * S, 10 * S, 30 * S, 60 * S, 300 * S, 900 * S, 3_600 * S, 4 * 3_600 * S, 24 * 3_600 * S],
     scale: NANOSECONDS,

@@ -163,7 +163,8 @@ pub struct StoreMetrics {
     demotions: [Arc<Counter>; DEMOTIONS.len()],
 }
 
-/// Why journals are given up: the label, and what the host's words for it begin with. The last one is for words that are not known here.
+/// Why journals are given up: the label, and what the host's words for it begin with. The last one is for words that
+/// are not known here.
 const DEMOTIONS: [(&str, &str); 12] = [
     ("wasi_03", "its component uses WASI 0.3"),
     ("file", "it used a file"),

@@ -1,9 +1,10 @@
 //! What the host counts.
 //!
-//! Owns the handles that other crates count with, the table of all families, and the page that a scrape gets. Must not know who counts,
-//! and must not change what anybody is answered. Invariants: a handle is found when what it counts comes into being, and a request only
-//! adds to it; no label comes from a client's bytes; without `[metrics]` every handle is empty and nothing is counted, except refusals by
-//! limit, and what calls cost while an operator looks ([`Activity`]).
+//! Owns the handles that other crates count with, the table of all families, and the page that a scrape gets. Must not
+//! know who counts, and must not change what anybody is answered. Invariants: a handle is found when what it counts
+//! comes into being, and a request only adds to it; no label comes from a client's bytes; without `[metrics]` every
+//! handle is empty and nothing is counted, except refusals by limit, and what calls cost while an operator looks
+//! ([`Activity`]).
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -165,7 +166,8 @@ impl Metrics {
         self.0.refusals.counts()
     }
 
-    /// How long the disk took to make groups durable: steps by their longest time in nanoseconds, with how many; `None`: it is not counted.
+    /// How long the disk took to make groups durable: steps by their longest time in nanoseconds, with how many;
+    /// `None`: it is not counted.
     pub fn store_syncs(&self) -> Option<Vec<(u64, u64)>> {
         self.is_on().then(|| {
             let steps = |(_, series)| match series {

@@ -1,7 +1,7 @@
 //! How long requests of clients take: OpenTelemetry's `mcp.server.operation.duration`.
 //!
-//! Owns the closed sets that its labels come from. Must not read a message. Invariant: a method, a revision or a code that is not in
-//! these tables is `_OTHER` or has no label, so that no client makes a series.
+//! Owns the closed sets that its labels come from. Must not read a message. Invariant: a method, a revision or a code
+//! that is not in these tables is `_OTHER` or has no label, so that no client makes a series.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

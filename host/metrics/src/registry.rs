@@ -1,9 +1,9 @@
 //! The series that there are.
 //!
-//! Owns the bound on their number and the way from a family and its labels to a handle. Must not be asked during a request: a handle is
-//! found once, when what it counts comes into being. Invariant: a series lives as long as its handle is held, so that it goes with
-//! its thing; the lines of all series together stay within `metrics.series_max`, and what is beyond counts in the series `_overflow`
-//! of its family.
+//! Owns the bound on their number and the way from a family and its labels to a handle. Must not be asked during a
+//! request: a handle is found once, when what it counts comes into being. Invariant: a series lives as long as its
+//! handle is held, so that it goes with its thing; the lines of all series together stay within `metrics.series_max`,
+//! and what is beyond counts in the series `_overflow` of its family.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -66,7 +66,8 @@ impl Held {
 #[derive(Debug)]
 struct Row {
     held: Held,
-    /// The plugin that it is of. A version that is no longer offered may be loaded for a while, and with it its handles.
+    /// The plugin that it is of. A version that is no longer offered may be loaded for a while, and with it its
+    /// handles.
     plugin: Option<Box<str>>,
 }
 

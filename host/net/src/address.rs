@@ -1,6 +1,7 @@
 //! Addresses: which are of the open internet, and which an operator named.
 //!
-//! Owns the one rule for that, so that whatever goes out (guests, keys of issuers) obeys the same. Must not resolve a name.
+//! Owns the one rule for that, so that whatever goes out (guests, keys of issuers) obeys the same. Must not resolve a
+//! name.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -20,11 +21,12 @@ pub fn host_of(authority: &str) -> Option<String> {
     Some(normal_host(read.host()))
 }
 
-/// Where virtual machines of Azure find what others find at a link-local address: metadata, keys and certificates of the machine.
+/// Where virtual machines of Azure find what others find at a link-local address: metadata, keys and certificates of
+/// the machine.
 const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
-/// Whether an address is one of the open internet: not loopback, private, link-local (where clouds keep their metadata), shared,
-/// reserved or multicast, also when wrapped in IPv6.
+/// Whether an address is one of the open internet: not loopback, private, link-local (where clouds keep their
+/// metadata), shared, reserved or multicast, also when wrapped in IPv6.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -1,9 +1,9 @@
 //! HTTP requests of the host's own: to issuers, registries, servers of components and other hosts.
 //!
-//! Owns which hop may be made, redirects, and the bounds of connecting, headers and bodies; the way to an address is [`dial`]'s. Must
-//! not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; without
-//! [`Client::plain`] nothing goes out without TLS; no redirect takes a credential along, not even to the same host: what it leads to needs none,
-//! or refuses one that it did not ask for.
+//! Owns which hop may be made, redirects, and the bounds of connecting, headers and bodies; the way to an address is
+//! [`dial`]'s. Must not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the
+//! first address could not; without [`Client::plain`] nothing goes out without TLS; no redirect takes a credential
+//! along, not even to the same host: what it leads to needs none, or refuses one that it did not ask for.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -128,7 +128,8 @@ pub struct Client {
     pub networks: Vec<Network>,
     /// [Normal](normal_host) names of hosts that may be at any address.
     pub hosts: Vec<String>,
-    /// What the operator typed: at exactly this host and port an address of the operator's own machine or network is meant.
+    /// What the operator typed: at exactly this host and port an address of the operator's own machine or network is
+    /// meant.
     pub typed: Option<(String, u16)>,
     /// Whether no TLS is needed to this machine, where nobody listens in between, and to what the operator typed.
     pub plain: bool,

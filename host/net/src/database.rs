@@ -1,7 +1,8 @@
 //! Connections to a PostgreSQL server.
 //!
-//! Owns how TLS is asked for, and what a proof of a password is bound to. Must not know who signs in, or what is asked afterwards.
-//! Invariant: nothing of a session is sent before the server's certificate was checked for the name that an operator wrote.
+//! Owns how TLS is asked for, and what a proof of a password is bound to. Must not know who signs in, or what is asked
+//! afterwards. Invariant: nothing of a session is sent before the server's certificate was checked for the name that an
+//! operator wrote.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ const UNACKNOWLEDGED_MS_MAX: u32 = 20_000;
 
 type Digest = fn(&[u8]) -> Vec<u8>;
 
-/// Object identifiers, as they stand in a certificate, of signatures with the digest that the certificate is to be digested with.
+/// Object identifiers, as they stand in a certificate, of signatures with the digest that the certificate is to be
+/// digested with.
 const SIGNATURES: [(&[u8], Digest); 7] = [
     // MD5 and SHA-1 with RSA stand for SHA-256 (RFC 5929).
     (b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x05", sha256),
@@ -52,7 +54,8 @@ pub enum DatabaseError {
 /// A connection whose handshake is done.
 pub struct DatabaseStream {
     pub stream: TlsStream<TcpStream>,
-    /// The digest of the server's certificate (`tls-server-end-point`); none for kinds of signatures that have no digest.
+    /// The digest of the server's certificate (`tls-server-end-point`); none for kinds of signatures that have no
+    /// digest.
     pub end_point: Option<Vec<u8>>,
 }
 
@@ -107,7 +110,8 @@ fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(digest(certificate))
 }
 
-/// The identifier behind what is signed: certificate (sequence), what is signed (sequence), algorithm (sequence) of an identifier.
+/// The identifier behind what is signed: certificate (sequence), what is signed (sequence), algorithm (sequence) of an
+/// identifier.
 fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const IDENTIFIER: u8 = 0x06;

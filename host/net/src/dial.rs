@@ -52,8 +52,8 @@ pub async fn connect(
     connect_by(looked_up(host, port), host, port, tls, may_reach).await
 }
 
-/// The same where the caller says what a name leads to: it is asked once, unless the host is an address, and what was checked is what is
-/// connected to.
+/// The same where the caller says what a name leads to: it is asked once, unless the host is an address, and what was
+/// checked is what is connected to.
 ///
 /// # Errors
 /// As [`connect`].
@@ -113,8 +113,8 @@ async fn resolve_by(
     }
 }
 
-/// Addresses of a name, for requests of the host's own. Asking has a deadline, and the threads that ask are bounded: a resolver that does
-/// not answer keeps a thread for longer than anybody waits.
+/// Addresses of a name, for requests of the host's own. Asking has a deadline, and the threads that ask are bounded: a
+/// resolver that does not answer keeps a thread for longer than anybody waits.
 async fn looked_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     static PLACES: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");

@@ -17,8 +17,8 @@ pub(crate) fn private_key(pem: &[u8]) -> Option<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_slice(without_mark(pem)).ok()
 }
 
-/// To a reader of PEM, the line with a mark in front is none of its own: of a chain, the first certificate would be left out without a
-/// word.
+/// To a reader of PEM, the line with a mark in front is none of its own: of a chain, the first certificate would be
+/// left out without a word.
 fn without_mark(pem: &[u8]) -> &[u8] {
     pem.get(byte_order_mark(pem)..).unwrap_or_default()
 }

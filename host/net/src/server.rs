@@ -1,8 +1,9 @@
 //! HTTP/1.1 on a listener of the host: what is the same for clients and for administrators.
 //!
-//! Owns the accept loop, TLS, the bounds of a connection, and how connections end. Must not know what a request asks for. Invariant: a
-//! connection costs a permit, a place of its address, time to shake hands and to send its headers, and bytes for them, all of them
-//! bounded, before anything is done for it; connections do not outlive the last sender of their phase.
+//! Owns the accept loop, TLS, the bounds of a connection, and how connections end. Must not know what a request asks
+//! for. Invariant: a connection costs a permit, a place of its address, time to shake hands and to send its headers,
+//! and bytes for them, all of them bounded, before anything is done for it; connections do not outlive the last sender
+//! of their phase.
 
 mod addresses;
 mod header_timeout;
@@ -86,7 +87,8 @@ pub struct HttpServerOptions {
     pub connection_max: Option<Duration>,
 }
 
-/// A listener that serves. `connect` makes the service of one connection, from its address and where it would like to be served.
+/// A listener that serves. `connect` makes the service of one connection, from its address and where it would like to
+/// be served.
 pub struct HttpServer<F> {
     listener: TcpListener,
     phase: watch::Sender<Phase>,
@@ -159,7 +161,8 @@ where
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Lets the connections that have a permit end. When they take too long, what they serve is told to end, then they are cut.
+    /// Lets the connections that have a permit end. When they take too long, what they serve is told to end, then they
+    /// are cut.
     pub async fn finish(&self, drain_max: Duration) {
         let all = || self.permits.acquire_many(self.edge.options.connections_max);
         let finished = async {
@@ -294,7 +297,8 @@ async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream,
     loop {
         match poll_fn(|cx| listener.poll_accept(cx)).await {
             Ok((stream, peer)) => {
-                // Without this every event costs the 40 ms of a delayed acknowledgement. It fails only on a socket that is gone.
+                // Without this every event costs the 40 ms of a delayed acknowledgement. It fails only on a socket that
+                // is gone.
                 let _ = stream.set_nodelay(true);
                 return (stream, peer.ip(), permit);
             }
@@ -370,7 +374,8 @@ mod tests {
         let (_serving, address, phase) = serve().await;
         let whole = format!("Content-Length: {}", 64 << 10);
         let cases = [
-            // The headers, the bytes of the body that come, the phase at the answer, and whether the next request is served.
+            // The headers, the bytes of the body that come, the phase at the answer, and whether the next request is
+            // served.
             ("Content-Length: 40", 40, Phase::Serving, true),
             (&*whole, 64 << 10, Phase::Serving, true),
             ("Content-Length: 65537", 65_537, Phase::Serving, false),

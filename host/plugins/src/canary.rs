@@ -1,7 +1,7 @@
 //! Canaries: a version that a part of the requestors gets beside the active one, until it is promoted or taken back.
 //!
-//! Owns how one is begun, widened and judged. Invariant: who is in is in the store with the version and with what was accepted of
-//! it, so that a restart changes nothing for anybody; taking one back compiles nothing.
+//! Owns how one is begun, widened and judged. Invariant: who is in is in the store with the version and with what was
+//! accepted of it, so that a restart changes nothing for anybody; taking one back compiles nothing.
 
 use std::time::Duration;
 
@@ -52,14 +52,16 @@ impl CanaryThresholdOverrides {
 }
 
 impl Plugins {
-    /// Gives a version to a part of the requestors, or the canary to another part. A larger share keeps those who are in.
+    /// Gives a version to a part of the requestors, or the canary to another part. A larger share keeps those who are
+    /// in.
     ///
-    /// Without `accept` nothing is done when something that was accepted before would change for them: `held` says what.
+    /// Without `accept` nothing is done when something that was accepted before would change for them: `held` says
+    /// what.
     ///
     /// # Errors
     ///
-    /// The plugin is not active, has another canary, or the version is not there or cannot be loaded; it offers what another plugin
-    /// or its canary offers; nobody would get it.
+    /// The plugin is not active, has another canary, or the version is not there or cannot be loaded; it offers what
+    /// another plugin or its canary offers; nobody would get it.
     pub async fn begin_canary(&self, request: CanaryRequest, accept: bool) -> Result<SwitchResult, Error> {
         let name = request.target.name.clone();
         let known = {
@@ -126,8 +128,8 @@ impl Plugins {
         self.switch(&canaries, false).await
     }
 
-    /// Takes versions back that fail, as soon as they do. One that cannot be taken back is tried again, and keeps no other waiting
-    /// for longer than [`RETRY_AFTER`].
+    /// Takes versions back that fail, as soon as they do. One that cannot be taken back is tried again, and keeps no
+    /// other waiting for longer than [`RETRY_AFTER`].
     pub(super) async fn watch_canaries(&self) {
         loop {
             let mut is_one_left = false;

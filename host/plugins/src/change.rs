@@ -1,4 +1,5 @@
-//! What becomes of one plugin in a change, from the question whether it makes sense to the rows that say that it was done.
+//! What becomes of one plugin in a change, from the question whether it makes sense to the rows that say that it was
+//! done.
 
 use super::difference::Changes;
 use super::entry::CanaryRow;

@@ -1,8 +1,8 @@
 //! What a switch to a version would change, in full, for an operator to read before they accept it.
 //!
-//! Owns what is shown of a definition that differs. Must not judge: what needs the operator's word, the switch says. Invariants: what was
-//! compared is what a switch to it takes; without a tool named, what comes of any two versions is bounded, and says where it was cut; of a
-//! tool that is named, all is there.
+//! Owns what is shown of a definition that differs. Must not judge: what needs the operator's word, the switch says.
+//! Invariants: what was compared is what a switch to it takes; without a tool named, what comes of any two versions is
+//! bounded, and says where it was cut; of a tool that is named, all is there.
 
 use std::collections::BTreeMap;
 

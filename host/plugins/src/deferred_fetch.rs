@@ -1,8 +1,8 @@
 //! Plugins that the configuration names and whose components are somewhere else: nothing waits for them.
 //!
-//! A host begins with what is there. What has to be fetched first joins when it has come, as it would have at the start.
-//! Invariant: whatever a command has done about such a plugin meanwhile holds; a failure that may pass is tried again, less and
-//! less often, and a refusal is not.
+//! A host begins with what is there. What has to be fetched first joins when it has come, as it would have at the
+//! start. Invariant: whatever a command has done about such a plugin meanwhile holds; a failure that may pass is tried
+//! again, less and less often, and a refusal is not.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ impl Plugins {
         self.inner.metrics.plugin_event(&SOURCE_CHECKS, plugin, result);
     }
 
-    /// Fetches what is awaited, until all of it has come or was refused. `failed` gets each new reason why a fetch failed.
+    /// Fetches what is awaited, until all of it has come or was refused. `failed` gets each new reason why a fetch
+    /// failed.
     pub async fn fetch_awaited(&self, failed: impl Fn(&LoadError) + Sync) {
         let awaited = self.inner.state.lock().await.awaited.clone();
         // Whoever waits for the next attempt keeps nobody else from theirs.

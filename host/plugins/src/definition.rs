@@ -1,5 +1,5 @@
-//! What an operator accepts when a version becomes active: the definition of each tool as one hash, for each view of an MCP App one of
-//! what it may reach, and for each skill one of all that it holds.
+//! What an operator accepts when a version becomes active: the definition of each tool as one hash, for each view of an
+//! MCP App one of what it may reach, and for each skill one of all that it holds.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -11,7 +11,8 @@ use bulkhead_domain::text::escaped;
 use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::{LoadedPlugin, VIEW_SCHEME, ViewReach};
 
-/// The hashes of a version's tools by their own names, of its views by their own URIs, without the operator's prefix, and of its skills.
+/// The hashes of a version's tools by their own names, of its views by their own URIs, without the operator's prefix,
+/// and of its skills.
 pub(super) fn hashes(plugin: &LoadedPlugin) -> impl Iterator<Item = (String, [u8; 32])> {
     let tools = plugin.own_tools().map(|(name, tool)| (name.to_owned(), hash(name, tool)));
     let views = plugin.views().iter().map(|(uri, reach)| (uri.clone(), hash_of_view(uri, reach)));

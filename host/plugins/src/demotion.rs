@@ -1,9 +1,9 @@
-//! Versions whose tasks do something else than their journals say when they are brought back: after some of them in a day, new calls of
-//! such a version keep no journals, until an operator says otherwise.
+//! Versions whose tasks do something else than their journals say when they are brought back: after some of them in a
+//! day, new calls of such a version keep no journals, until an operator says otherwise.
 //!
-//! Owns that decision, and the operator's own. Must not touch a task: one that has a journal goes on by it. Invariants: what is decided is
-//! in the store with the version, so that a restart changes nothing; where the configuration says `durable = "required"` or `"off"`, that
-//! holds, whatever was decided.
+//! Owns that decision, and the operator's own. Must not touch a task: one that has a journal goes on by it. Invariants:
+//! what is decided is in the store with the version, so that a restart changes nothing; where the configuration says
+//! `durable = "required"` or `"off"`, that holds, whatever was decided.
 
 use std::time::Duration;
 

@@ -185,8 +185,8 @@ impl Entry {
         self.head.canary.as_ref().is_some_and(|canary| canary.version == *digest)
     }
 
-    /// The one tool of a web service or of a command of this name, if that is all that was ever accepted of it: it keeps that until its
-    /// operator says otherwise.
+    /// The one tool of a web service or of a command of this name, if that is all that was ever accepted of it: it
+    /// keeps that until its operator says otherwise.
     pub(super) fn kept_program<'a>(&self, name: &'a str) -> Option<&'a str> {
         let tool = [REQUEST_TOOL, name].into_iter().find(|tool| self.accepted.contains_key(*tool))?;
         (!self.head.mcp && self.accepted.len() == 1).then_some(tool)
@@ -237,7 +237,8 @@ impl Entry {
         }
     }
 
-    /// Until when the active version is watched after a switch to it; `None`: there is no older one to go back to that did not fail.
+    /// Until when the active version is watched after a switch to it; `None`: there is no older one to go back to that
+    /// did not fail.
     pub(super) fn watched_until(&self, watch_ms: u64) -> Option<UnixMs> {
         let of = |digest: Option<Digest>| digest.and_then(|digest| self.versions.get(&digest));
         if self.head.active == self.head.previous {

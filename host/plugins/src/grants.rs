@@ -1,4 +1,5 @@
-//! What a plugin asks for, what the configuration grants, and what comes of both: one row for each thing that can be granted.
+//! What a plugin asks for, what the configuration grants, and what comes of both: one row for each thing that can be
+//! granted.
 //!
 //! Pure. A directory is named as its guest sees it: where it is on the machine stays in the configuration.
 
@@ -44,7 +45,8 @@ pub struct VersionGrants {
 }
 
 impl Plugins {
-    /// What a version of a plugin asks for, is granted, and may reach. `version`: as in [`Target`]; none: the active one.
+    /// What a version of a plugin asks for, is granted, and may reach. `version`: as in [`Target`]; none: the active
+    /// one.
     ///
     /// # Errors
     ///

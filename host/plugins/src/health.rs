@@ -1,9 +1,10 @@
-//! How the calls of plugin versions end, and what follows: who is kept from a version, which watched version has failed, and whose new
-//! calls keep no journals.
+//! How the calls of plugin versions end, and what follows: who is kept from a version, which watched version has
+//! failed, and whose new calls keep no journals.
 //!
-//! Owns the breakers, the statistics of canaries and the divergences; the engine asks and reports through [`CallHealth`]. Must not switch
-//! or demote a version: it says what happened, and [`super::canary`] and [`super::demotion`] act. Invariant: nothing here is stored; after
-//! a start every version is healthy, and the store says which ones are demoted.
+//! Owns the breakers, the statistics of canaries and the divergences; the engine asks and reports through
+//! [`CallHealth`]. Must not switch or demote a version: it says what happened, and [`super::canary`] and
+//! [`super::demotion`] act. Invariant: nothing here is stored; after a start every version is healthy, and the store
+//! says which ones are demoted.
 
 mod breaker;
 mod canary_stats;
@@ -35,7 +36,8 @@ pub struct HealthMonitor {
 }
 
 impl HealthMonitor {
-    /// The monitor of a host that runs. As long as only `operator` calls, the operator's calls alone make a watched version fail.
+    /// The monitor of a host that runs. As long as only `operator` calls, the operator's calls alone make a watched
+    /// version fail.
     pub fn of_running_host(operator: Option<Requestor>) -> Self {
         Self { canaries: Some(CanaryWatches::new(operator)), ..Self::default() }
     }
@@ -62,7 +64,8 @@ impl HealthMonitor {
         }
     }
 
-    /// Waits until watched versions pass a bound, and returns all that did: the same ones for as long as they are watched.
+    /// Waits until watched versions pass a bound, and returns all that did: the same ones for as long as they are
+    /// watched.
     pub(super) async fn verdicts(&self) -> Vec<Verdict> {
         match &self.canaries {
             Some(canaries) => canaries.verdicts().await,

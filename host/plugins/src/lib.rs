@@ -1,8 +1,9 @@
 //! SHELL: plugins come, change and go while the host runs.
 //!
-//! Owns which version of each plugin is active, how another one takes its place, and what becomes of the calls of the one before.
-//! Must not know where a component came from, nor any wire name. Invariant: a switch is one commit and then one exchange of the
-//! catalog, so a host that dies has the old versions or the new ones, all of them; a call keeps the version that it began with.
+//! Owns which version of each plugin is active, how another one takes its place, and what becomes of the calls of the
+//! one before. Must not know where a component came from, nor any wire name. Invariant: a switch is one commit and then
+//! one exchange of the catalog, so a host that dies has the old versions or the new ones, all of them; a call keeps the
+//! version that it began with.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -116,7 +117,8 @@ impl Error {
     }
 }
 
-/// How long to wait after so many failures in a row that may pass, before the next attempt: longer each time, up to a bound.
+/// How long to wait after so many failures in a row that may pass, before the next attempt: longer each time, up to a
+/// bound.
 pub fn pause_after(failures: u32) -> Duration {
     let (first, longest) = AGAIN;
     first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(longest)
@@ -185,7 +187,8 @@ struct Inner {
     state: Mutex<State>,
     /// Something began to drain.
     drains: Notify,
-    /// Plugins that do not run because the component of their active version is not in the data directory. For probes, without a lock.
+    /// Plugins that do not run because the component of their active version is not in the data directory. For probes,
+    /// without a lock.
     lacking: ArcSwap<BTreeSet<String>>,
     arriving: Arriving,
     adding: Arriving,
@@ -258,7 +261,8 @@ struct Policies {
     otherwise: Policy,
     /// Tenants that have a say of their own about definitions that change.
     tenants: HashMap<TenantId, Pinning>,
-    /// Of plugins whose operator does not say whether they are MCP servers, and who are known as what they were before that was asked.
+    /// Of plugins whose operator does not say whether they are MCP servers, and who are known as what they were before
+    /// that was asked.
     unasked: HashMap<String, Policy>,
 }
 

@@ -48,8 +48,8 @@ impl Plugins {
         }
     }
 
-    /// Removes the files of components that are no version of anything: of earlier runs with `--plugin`, or of a host that was killed
-    /// while it took them in.
+    /// Removes the files of components that are no version of anything: of earlier runs with `--plugin`, or of a host
+    /// that was killed while it took them in.
     pub(super) async fn clear_out(&self) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
         let state = inner.state.lock().await;
@@ -63,7 +63,8 @@ impl Plugins {
         removed.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(Error::Files)
     }
 
-    /// Retires what has drained, ends what drains for too long, forgets what is too old. Returns whether anything still drains.
+    /// Retires what has drained, ends what drains for too long, forgets what is too old. Returns whether anything still
+    /// drains.
     pub(super) async fn look(&self) -> Result<bool, Error> {
         let inner = &self.inner;
         // Until the end: a switch in between could make a version active again whose calls are ended here.

@@ -1,8 +1,8 @@
 //! Hosts that share the store: what one of them adds or switches to, the others fetch and run.
 //!
-//! Owns the copies of components in the store, and the look at what other hosts decided. Must not decide anything: what is published here is
-//! what the store says, as at a start. Invariants: bytes from the store are kept under their own SHA-256 only; and a host that cannot
-//! have a version goes on with the one that it has, and says so.
+//! Owns the copies of components in the store, and the look at what other hosts decided. Must not decide anything: what
+//! is published here is what the store says, as at a start. Invariants: bytes from the store are kept under their own
+//! SHA-256 only; and a host that cannot have a version goes on with the one that it has, and says so.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Who has a say when a version changes a definition that was accepted.
 //!
-//! The plugin's `accept_changes` says which changes need the operator's word at all. The rule that a component's source came under,
-//! and each tenant, may say something else: that every change is held back, that changes are taken and noted, or that they are
-//! taken. Invariant: of those who get a version, the strictest decides for all of them; only the operator's own word goes over it.
+//! The plugin's `accept_changes` says which changes need the operator's word at all. The rule that a component's source
+//! came under, and each tenant, may say something else: that every change is held back, that changes are taken and
+//! noted, or that they are taken. Invariant: of those who get a version, the strictest decides for all of them; only
+//! the operator's own word goes over it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,7 +121,8 @@ pub(super) fn changes(
     }
     found.extend(active.map(|active| reaching_further(active.views(), to.views())).unwrap_or_default());
     found.extend(active.map(|active| changed_skills(active.skills(), to.skills())).unwrap_or_default());
-    // Tools, views and skills that the active version does not have, or whose accepted definition is not the active one's.
+    // Tools, views and skills that the active version does not have, or whose accepted definition is not the active
+    // one's.
     let tools = active.iter().flat_map(|active| active.own_tools()).map(|(tool, _)| tool);
     let views = active.iter().flat_map(|active| active.views()).map(|(uri, _)| uri.as_str());
     let skills = active.iter().flat_map(|active| active.skills().keys()).map(|name| skill_key(name));

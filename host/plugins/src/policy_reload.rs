@@ -1,8 +1,9 @@
 //! Other terms for plugins that run: what the operator grants, limits and says about them, changed while the host runs.
 //!
-//! Invariant: the new terms of all plugins were checked, with everything that a switch checks, before the first of them holds; then they
-//! hold for all calls that begin from there on. Calls under way keep the terms that they began with. Terms never make an MCP server of a
-//! program that runs, nor the other way round: that is another definition, which waits until the operator activates the version.
+//! Invariant: the new terms of all plugins were checked, with everything that a switch checks, before the first of them
+//! holds; then they hold for all calls that begin from there on. Calls under way keep the terms that they began with.
+//! Terms never make an MCP server of a program that runs, nor the other way round: that is another definition, which
+//! waits until the operator activates the version.
 
 use std::collections::HashMap;
 
@@ -41,7 +42,8 @@ pub struct PreparedPolicies<'a> {
 }
 
 impl Plugins {
-    /// Checks other terms against everything that runs. `tenants`: those that have a say of their own about definitions that change.
+    /// Checks other terms against everything that runs. `tenants`: those that have a say of their own about definitions
+    /// that change.
     ///
     /// # Errors
     ///
@@ -174,7 +176,8 @@ fn of_the_same_kind(plugin: &LoadedPlugin, terms: PluginSource) -> PluginSource 
     PluginSource { mcp: plugin.terms().mcp.clone(), ..terms }
 }
 
-/// What operators are told of a version that goes on as what it was, although the configuration makes something else of it.
+/// What operators are told of a version that goes on as what it was, although the configuration makes something else of
+/// it.
 pub(super) fn waiting_for_acceptance(version: &PluginVersion) -> String {
     let name = &version.name;
     let digest = Digest(version.digest);

@@ -1,7 +1,7 @@
 //! After a change that was reported as failed: finding out what the store holds, and running that.
 //!
-//! Invariant: a command works on what the store says, never on a copy that may be behind it; what is published here was accepted, as
-//! at a start.
+//! Invariant: a command works on what the store says, never on a copy that may be behind it; what is published here was
+//! accepted, as at a start.
 
 use tokio::sync::MutexGuard;
 

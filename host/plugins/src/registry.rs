@@ -1,7 +1,8 @@
 //! What the store remembers of plugins, and the one way to change it.
 //!
-//! Owns the rows of [`RowKind::Plugin`] and a copy of them in memory. Must not load or publish anything. Invariant: the copy is
-//! changed after the store has taken the change, whole, and only if nobody else changed the same plugins in between.
+//! Owns the rows of [`RowKind::Plugin`] and a copy of them in memory. Must not load or publish anything. Invariant: the
+//! copy is changed after the store has taken the change, whole, and only if nobody else changed the same plugins in
+//! between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +48,8 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>, store::Error> {
 #[derive(Debug, Default)]
 pub(super) struct PluginRegistry {
     entries: BTreeMap<String, Entry>,
-    /// A change was reported as failed: the store may hold it, or another host's, and what runs here may be another version.
+    /// A change was reported as failed: the store may hold it, or another host's, and what runs here may be another
+    /// version.
     pub(super) in_doubt: bool,
 }
 
@@ -109,8 +111,8 @@ impl PluginRegistry {
     ///
     /// # Errors
     ///
-    /// [`store::Error::Conflict`]: another host changed one of the plugins. After any error the registry reads itself again, because
-    /// the change may have been made all the same; where it was, that is no error.
+    /// [`store::Error::Conflict`]: another host changed one of the plugins. After any error the registry reads itself
+    /// again, because the change may have been made all the same; where it was, that is no error.
     pub(super) async fn commit(&mut self, store: &dyn RowStore, draft: Draft) -> Result<(), store::Error> {
         let mut expected = Vec::new();
         let mut changes = Vec::<RowState>::new();

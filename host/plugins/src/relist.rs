@@ -1,7 +1,7 @@
 //! Lists of plugins that change while the host runs.
 //!
-//! A plugin says that a list changed; the host lists that version again and believes what it sees. Invariant: what an operator
-//! accepted of a tool does not change this way, not even when the tool goes and comes back.
+//! A plugin says that a list changed; the host lists that version again and believes what it sees. Invariant: what an
+//! operator accepted of a tool does not change this way, not even when the tool goes and comes back.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -51,7 +51,8 @@ impl Plugins {
     ///
     /// # Errors
     ///
-    /// What it lists now is wrong, clashes with another plugin or changes what was accepted: the lists stay as they were.
+    /// What it lists now is wrong, clashes with another plugin or changes what was accepted: the lists stay as they
+    /// were.
     pub(super) async fn relist(&self, version: &PluginVersion, kinds: &HashSet<ListKind>) -> Result<(), Error> {
         let inner = &self.inner;
         let Some(before) = inner.state.lock().await.running(version).cloned() else {
@@ -136,7 +137,8 @@ pub(super) struct DefinitionDrift {
 }
 
 impl Policies {
-    /// What needs the operator's word where an active version was a program, and is an MCP server on these terms, or the other way round.
+    /// What needs the operator's word where an active version was a program, and is an MCP server on these terms, or
+    /// the other way round.
     pub(super) fn other_kind(&self, book: &PluginRegistry, plugin: &LoadedPlugin) -> Option<String> {
         let name = &plugin.version.name;
         let entry = book.get(name)?;
@@ -159,7 +161,8 @@ impl Policies {
         Some(format!("{what}: a host with this configuration accepts it by `bulkhead plugin activate {name}@{digest}`"))
     }
 
-    /// What of a version is not what was accepted. Functions of a component are described by the operator, who needs nobody's word.
+    /// What of a version is not what was accepted. Functions of a component are described by the operator, who needs
+    /// nobody's word.
     pub(super) fn unlike(
         &self,
         book: &PluginRegistry,

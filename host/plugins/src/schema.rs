@@ -1,9 +1,9 @@
 //! How one JSON Schema differs from another: which values one takes that the other does not.
 //!
-//! Owns the comparison, and nothing of what follows from it. Invariant: when nothing is [`Direction::Narrowed`], every value that
-//! the old schema took is taken by the new one; what cannot be compared counts as narrowed and widened at once. One case is an
-//! exception on purpose: a new optional property of an object that was open. A value that had an unknown member of this name was
-//! taken before, but nothing ever acted on it.
+//! Owns the comparison, and nothing of what follows from it. Invariant: when nothing is [`Direction::Narrowed`], every
+//! value that the old schema took is taken by the new one; what cannot be compared counts as narrowed and widened at
+//! once. One case is an exception on purpose: a new optional property of an object that was open. A value that had an
+//! unknown member of this name was taken before, but nothing ever acted on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,7 +111,8 @@ impl<'a> Comparison<'a> {
         self.say(path, Direction::Widened, what);
     }
 
-    /// A rule that one of the two may not have: that it is added narrows, that it goes away widens. Gives it if both have it.
+    /// A rule that one of the two may not have: that it is added narrows, that it goes away widens. Gives it if both
+    /// have it.
     fn rule<T>(&mut self, path: &str, old: Option<T>, new: Option<T>, added: &str, removed: &str) -> Option<(T, T)> {
         match (&old, &new) {
             (None, Some(_)) => self.say(path, Direction::Narrowed, added),

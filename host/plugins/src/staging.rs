@@ -26,13 +26,13 @@ pub struct Candidate {
     /// The WIT text that came with it, for descriptions of tools that were made of its functions.
     pub wit: Wit,
     pub provenance: Provenance,
-    /// Whether an operator asks for it at this moment. Else it is listed without what is granted to its plugin, until it was
-    /// compared with what was accepted.
+    /// Whether an operator asks for it at this moment. Else it is listed without what is granted to its plugin, until
+    /// it was compared with what was accepted.
     pub is_attended: bool,
 }
 
-/// Components on their way: those that are being written and that no row names yet, whose files stay even if a version is removed
-/// meanwhile, and those that are being added, whose versions stay.
+/// Components on their way: those that are being written and that no row names yet, whose files stay even if a version
+/// is removed meanwhile, and those that are being added, whose versions stay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arriving(Arc<Mutex<Vec<[u8; 32]>>>);
 
@@ -84,7 +84,8 @@ pub trait ComponentSource: std::fmt::Debug + Send + Sync {
     /// For messages, while the plugin has no name.
     fn label(&self) -> String;
 
-    /// Whether looking costs nothing. All others are asked only for plugins that are not known yet, and nobody waits for them.
+    /// Whether looking costs nothing. All others are asked only for plugins that are not known yet, and nobody waits
+    /// for them.
     fn is_local(&self) -> bool;
 
     /// The component, if it may be trusted.
@@ -149,8 +150,8 @@ impl Plugins {
         self.stage_as(version, candidate).await
     }
 
-    /// Stages components, one after the other, and switches to all of them at once or to none. What was staged here cannot be
-    /// removed until it was switched to.
+    /// Stages components, one after the other, and switches to all of them at once or to none. What was staged here
+    /// cannot be removed until it was switched to.
     ///
     /// # Errors
     ///
@@ -294,8 +295,8 @@ impl Plugins {
 }
 
 impl Inner {
-    /// Removes a version, and its files unless another plugin is made of the same component. The caller has checked, under the
-    /// same lock, that it is not in use.
+    /// Removes a version, and its files unless another plugin is made of the same component. The caller has checked,
+    /// under the same lock, that it is not in use.
     ///
     /// # Errors
     ///

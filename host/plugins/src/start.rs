@@ -1,8 +1,9 @@
 //! Which version of each plugin a host begins with.
 //!
-//! The configuration names sources and policies, the store remembers what is active. So a source is read once, when its plugin is
-//! not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run. So a host whose plugins
-//! are known starts without a network, and nothing that has to be fetched is waited for: see [`deferred_fetch`](super::deferred_fetch).
+//! The configuration names sources and policies, the store remembers what is active. So a source is read once, when its
+//! plugin is not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run. So
+//! a host whose plugins are known starts without a network, and nothing that has to be fetched is waited for: see
+//! [`deferred_fetch`](super::deferred_fetch).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -216,8 +217,8 @@ impl Plugins {
         refused
     }
 
-    /// The canaries that the store remembers of these plugins, and what is wrong with those that cannot run: there, everybody has the
-    /// active version.
+    /// The canaries that the store remembers of these plugins, and what is wrong with those that cannot run: there,
+    /// everybody has the active version.
     pub(super) async fn load_canaries(
         &self,
         book: &PluginRegistry,
@@ -371,7 +372,8 @@ fn name_of(book: &PluginRegistry, source: &str) -> Option<String> {
     book.iter().find(|(_, entry)| came(entry)).map(|(name, _)| name.clone())
 }
 
-/// The component of a plugin as it would be loaded at a first start, in the data directory of the sandbox. For looking only.
+/// The component of a plugin as it would be loaded at a first start, in the data directory of the sandbox. For looking
+/// only.
 ///
 /// # Errors
 ///
@@ -442,7 +444,8 @@ impl Inner {
         for _ in 0..FIRST_TRIES_MAX {
             let Some(draft) = self.first_draft(state, plugins, first) else { return Ok(()) };
             match state.book.commit(&*self.store, draft).await {
-                // Another host begins at the same time, and noted some of them: what it noted stays, and the others are noted again.
+                // Another host begins at the same time, and noted some of them: what it noted stays, and the others are
+                // noted again.
                 Err(store::Error::Conflict) => {}
                 done => return Ok(done?),
             }

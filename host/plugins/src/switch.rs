@@ -104,8 +104,8 @@ impl Plugins {
         Ok(moves)
     }
 
-    /// Takes the canaries of these plugins back; where one has none, goes back to the version that was active before. No compiler
-    /// runs.
+    /// Takes the canaries of these plugins back; where one has none, goes back to the version that was active before.
+    /// No compiler runs.
     ///
     /// # Errors
     ///
@@ -261,8 +261,8 @@ impl Plugins {
         Ok(switched)
     }
 
-    /// What of a switch needs the operator's word. A version that was active before has it. `canary`: who is to get it, if that is
-    /// not everybody.
+    /// What of a switch needs the operator's word. A version that was active before has it. `canary`: who is to get it,
+    /// if that is not everybody.
     pub(super) fn held(
         &self,
         name: &str,
@@ -301,8 +301,8 @@ impl Plugins {
 }
 
 impl Inner {
-    /// Exchanges the catalog, tells clients of the lists that differ, watches the canaries, tells the engine who is demoted, and counts for
-    /// the plugins that are there.
+    /// Exchanges the catalog, tells clients of the lists that differ, watches the canaries, tells the engine who is
+    /// demoted, and counts for the plugins that are there.
     pub(super) fn publish(
         &self,
         state: &mut State,

@@ -1,7 +1,7 @@
 //! A tenant that is erased leaves the canaries that it is in.
 //!
-//! Owns what becomes of them. Invariant: afterwards no row names the tenant; who else is in a canary stays in it, and one that nobody is
-//! left in ends.
+//! Owns what becomes of them. Invariant: afterwards no row names the tenant; who else is in a canary stays in it, and
+//! one that nobody is left in ends.
 
 use super::registry::{Draft, PluginRegistry};
 use super::{Error, Plugins};

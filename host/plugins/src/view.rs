@@ -44,7 +44,8 @@ pub struct PluginView {
     /// Why new calls of the active version keep no journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demoted: Option<Demotion>,
-    /// The version that was staged last, if it was never switched to and came after the active one: it waits for an operator.
+    /// The version that was staged last, if it was never switched to and came after the active one: it waits for an
+    /// operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Digest>,
 }
@@ -126,7 +127,8 @@ pub struct VersionView {
     pub origin: String,
     /// Ids of the keys that it had to be signed with, and was.
     pub signed_by: Vec<String>,
-    /// The same keys with where the rules have them now, once [`ComponentFetcher`](crate::sources::ComponentFetcher) has put them in.
+    /// The same keys with where the rules have them now, once [`ComponentFetcher`](crate::sources::ComponentFetcher)
+    /// has put them in.
     #[serde(default)]
     pub signers: Vec<Signer>,
     pub bytes: u64,
@@ -225,7 +227,8 @@ impl Plugins {
     async fn lines(&self) -> Vec<PluginView> {
         let state = self.inner.state.lock().await;
         let mut listed: Vec<_> = state.book.iter().map(|(name, entry)| self.line(&state, name, Some(entry))).collect();
-        // Those of which the store knows nothing: pinned ones, those that are still to come, and those that were never sound.
+        // Those of which the store knows nothing: pinned ones, those that are still to come, and those that were never
+        // sound.
         let others = state
             .table
             .iter()
@@ -249,7 +252,8 @@ impl Plugins {
         tools.chain(catalog.libraries().iter().map(|library| &library.plugin)).cloned().collect()
     }
 
-    /// Whether a version of this plugin is offered to requestors that are in no canary. Cheap: strangers may ask for it.
+    /// Whether a version of this plugin is offered to requestors that are in no canary. Cheap: strangers may ask for
+    /// it.
     pub fn is_offered(&self, name: &str) -> bool {
         let catalog = self.inner.sandbox.catalog();
         catalog.libraries().iter().any(|library| library.plugin.name == name)
@@ -321,8 +325,8 @@ impl Plugins {
         })
     }
 
-    /// Why it does not run, be it only that it has not come yet, or not as the configuration says, then what is wrong with a file; the same
-    /// is said once.
+    /// Why it does not run, be it only that it has not come yet, or not as the configuration says, then what is wrong
+    /// with a file; the same is said once.
     fn problems(&self, state: &State, name: &str, running: Option<&LoadedPlugin>) -> Vec<String> {
         let awaited = || state.awaited(name).into_iter().collect();
         let mut problems = state.broken.get(name).cloned().unwrap_or_else(awaited);

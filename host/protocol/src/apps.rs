@@ -1,8 +1,9 @@
-//! MCP Apps (SEP-1865): tools with a view, which clients show in a frame, and whose calls come over the client's own connection.
+//! MCP Apps (SEP-1865): tools with a view, which clients show in a frame, and whose calls come over the client's own
+//! connection.
 //!
-//! Owns what the metadata of a tool says of its view and of who calls it, and which tool a view means by a name. Must not know what a
-//! view is made of. Invariants: a model finds no tool that is for views alone; a name that a tool has is that tool's, and one that only
-//! its plugin knows it by means a tool only where one alone is meant.
+//! Owns what the metadata of a tool says of its view and of who calls it, and which tool a view means by a name. Must
+//! not know what a view is made of. Invariants: a model finds no tool that is for views alone; a name that a tool has
+//! is that tool's, and one that only its plugin knows it by means a tool only where one alone is meant.
 
 use std::sync::Arc;
 
@@ -63,13 +64,15 @@ pub(crate) fn is_for_model(tool: &Tool) -> bool {
     ToolUi::of(tool).is_none_or(|ui| ui.is_for("model"))
 }
 
-/// Whether clients have to see a tool in a list, although models search for tools: only there they see that it has a view.
+/// Whether clients have to see a tool in a list, although models search for tools: only there they see that it has a
+/// view.
 pub(crate) fn is_listed(tool: &Tool) -> bool {
     ToolUi::of(tool).is_some_and(|ui| ui.resource_uri.is_some() || !ui.is_for("model"))
 }
 
-/// The tool that a view means by a name that none has as clients see it: the only one that is for views and that a plugin with a view
-/// knows by this name. `may`: whether the requestor may call a tool. A client does not say which view calls.
+/// The tool that a view means by a name that none has as clients see it: the only one that is for views and that a
+/// plugin with a view knows by this name. `may`: whether the requestor may call a tool. A client does not say which
+/// view calls.
 pub(crate) fn meant_by_view<'a>(
     catalog: &'a Catalog,
     name: &str,
@@ -85,8 +88,8 @@ pub(crate) fn meant_by_view<'a>(
     meant.next().filter(|_| meant.next().is_none())
 }
 
-/// The tool that a view of one plugin means by a name, where it is known whose view calls: one of this plugin that is for views, by the
-/// name that clients see or by its own.
+/// The tool that a view of one plugin means by a name, where it is known whose view calls: one of this plugin that is
+/// for views, by the name that clients see or by its own.
 pub(crate) fn meant_by_view_of<'a>(
     catalog: &'a Catalog,
     plugin: &PluginVersion,

@@ -1,7 +1,8 @@
 //! A batch: several messages in one array, which revision 2025-03-26 has and no other.
 //!
-//! Owns where its messages begin and end, and which messages may not be in one. Must not charge for them: the transports do that before the
-//! first of them is received. Invariant: a batch is bounded before its messages are read, and each of its requests gets one response.
+//! Owns where its messages begin and end, and which messages may not be in one. Must not charge for them: the
+//! transports do that before the first of them is received. Invariant: a batch is bounded before its messages are read,
+//! and each of its requests gets one response.
 
 use std::fmt;
 

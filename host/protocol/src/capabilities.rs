@@ -37,8 +37,8 @@ struct Experimental {
 
 /// The extension of tasks (SEP-2663).
 pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-/// Steer, pause and resume: a name of our own, because the draft's place is checked strictly by clients. An extension in the modern
-/// era, an experiment in the legacy one.
+/// Steer, pause and resume: a name of our own, because the draft's place is checked strictly by clients. An extension
+/// in the modern era, an experiment in the legacy one.
 pub(crate) const INTERACTION_EXTENSION: &str = "dev.bulkhead/task-interaction";
 
 /// Which of steer, pause and resume a client knows.

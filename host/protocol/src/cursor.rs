@@ -1,7 +1,7 @@
 //! Opaque, authenticated places in lists.
 //!
-//! A cursor is a position with a tag over it, its method and its requestor: nobody can make one, or use one of another list or
-//! of another requestor. It holds no session, so that it survives a restart.
+//! A cursor is a position with a tag over it, its method and its requestor: nobody can make one, or use one of another
+//! list or of another requestor. It holds no session, so that it survives a restart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,8 +1,8 @@
 //! What hosts that share a store tell one another of clients: a client's requests land at any of them.
 //!
-//! Owns the form of these messages, and when one is sent. Must not know how it travels. Invariants: a message is about a session that its
-//! sender has found for the requestor of the request, so that no client answers, cancels or changes anything for another; a host without others
-//! tells nothing.
+//! Owns the form of these messages, and when one is sent. Must not know how it travels. Invariants: a message is about
+//! a session that its sender has found for the requestor of the request, so that no client answers, cancels or changes
+//! anything for another; a host without others tells nothing.
 
 use std::sync::Arc;
 

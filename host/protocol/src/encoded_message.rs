@@ -1,11 +1,12 @@
 //! A JSON-RPC message as it waits to be written.
 //!
-//! Owns the way from a result to the bytes on the wire. Must not know who reads them. Invariants: what the pieces of a message add up to is
-//! what `serde_json` writes, byte for byte; a message that waits takes no more memory than twice what it was made of, because a control
-//! character, which takes six bytes on the wire (`\u0001`), stays one byte until it is written.
+//! Owns the way from a result to the bytes on the wire. Must not know who reads them. Invariants: what the pieces of a
+//! message add up to is what `serde_json` writes, byte for byte; a message that waits takes no more memory than twice
+//! what it was made of, because a control character, which takes six bytes on the wire (`\u0001`), stays one byte until
+//! it is written.
 //!
-//! No JSON text holds a control character that is not escaped, except for white space between its parts, so that the one byte can stand
-//! for the six. All other escapes are two bytes long and are written at once.
+//! No JSON text holds a control character that is not escaped, except for white space between its parts, so that the
+//! one byte can stand for the six. All other escapes are two bytes long and are written at once.
 
 use std::borrow::Cow;
 use std::io;
@@ -55,8 +56,8 @@ impl EncodedMessage {
     pub(crate) fn of(value: &impl Serialize) -> Result<Self, String> {
         const BYTES_USUAL: usize = 640;
         let rendered = match render(value, BYTES_USUAL, SMALL_BYTES) {
-            // Measured first: a text that grows while it is written leaves copies of its beginning behind, more bytes than itself, whose
-            // pages the allocator keeps for a while.
+            // Measured first: a text that grows while it is written leaves copies of its beginning behind, more bytes
+            // than itself, whose pages the allocator keeps for a while.
             Err(error) if error.is_io() => elsewhere(|| {
                 let mut length = Length(0);
                 write(value, &mut length)?;

@@ -1,7 +1,8 @@
 //! The envelope of a message: what it is, whose answer it wants, and of which era it is.
 //!
-//! Owns the one reading of a message's outermost members, which the transports look at and the eras go on from. Must not know any method's
-//! params. Invariant: a part is kept as its span in the bytes, so that a large message is in memory once.
+//! Owns the one reading of a message's outermost members, which the transports look at and the eras go on from. Must
+//! not know any method's params. Invariant: a part is kept as its span in the bytes, so that a large message is in
+//! memory once.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -64,7 +65,8 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl Envelope {
-    /// Reads a message. One that is malformed is refused when it is received, so that every refusal before that names its id.
+    /// Reads a message. One that is malformed is refused when it is received, so that every refusal before that names
+    /// its id.
     pub fn parse(bytes: Bytes) -> Self {
         let (kind, id) = read(&bytes);
         Self { bytes, kind, id, era: OnceLock::new() }

@@ -1,8 +1,8 @@
 //! Every code that leaves the host is written here, and only here.
 //!
-//! Owns the way from the kinds of failure (a refused request, a guest fault, a host failure) to JSON-RPC errors. A tool's own
-//! failure is no error and never gets here. Invariant: the text of a host failure is fixed; what happened is logged under the
-//! incident id that the client sees.
+//! Owns the way from the kinds of failure (a refused request, a guest fault, a host failure) to JSON-RPC errors. A
+//! tool's own failure is no error and never gets here. Invariant: the text of a host failure is fixed; what happened is
+//! logged under the incident id that the client sees.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ const ROOM_RETRY_MS: u64 = 1_000;
 pub enum Rejection {
     /// Not JSON, not JSON-RPC, a batch where there are none, a bad id, a revision that is not spoken.
     Malformed,
-    /// A modern request that cannot be served as it is: its `_meta`, what was declared beside it, its revision, or a capability
-    /// that its client lacks.
+    /// A modern request that cannot be served as it is: its `_meta`, what was declared beside it, its revision, or a
+    /// capability that its client lacks.
     Unserved,
     /// A legacy request without a session.
     SessionRequired,
@@ -58,7 +58,8 @@ pub enum Rejection {
     TooMany { retry_after_ms: Option<u64> },
     /// The store cannot be reached, in the modern era.
     Unavailable { retry_after_ms: Option<u64> },
-    /// The credential is good, but not for this; all of these scopes are needed in addition. The tool is the one that was to be called.
+    /// The credential is good, but not for this; all of these scopes are needed in addition. The tool is the one that
+    /// was to be called.
     Forbidden { scopes: Arc<[String]>, tool: Option<Box<str>> },
 }
 
@@ -216,8 +217,8 @@ impl RpcError {
         Self::invalid_params("Resource not found").with(&serde_json::json!({"uri": uri}))
     }
 
-    /// What `tasks/result` says about a task that was cancelled: there is nothing that the call would have returned. Errors
-    /// have no `_meta`, so the task is named in the data.
+    /// What `tasks/result` says about a task that was cancelled: there is nothing that the call would have returned.
+    /// Errors have no `_meta`, so the task is named in the data.
     pub(crate) fn task_cancelled(task: &RelatedTask) -> Self {
         Self::new(INTERNAL_ERROR, "The task was cancelled").with(&serde_json::json!({task.key: task}))
     }

@@ -25,15 +25,17 @@ pub struct Frame {
     pub rejection: Option<Rejection>,
 }
 
-/// The frames of one request, in order; the last one has `last` set and nothing follows it. A request that its client cancelled
-/// (`notifications/cancelled`) ends without a last frame: nothing must be answered then.
+/// The frames of one request, in order; the last one has `last` set and nothing follows it. A request that its client
+/// cancelled (`notifications/cancelled`) ends without a last frame: nothing must be answered then.
 ///
-/// Dropping it before that abandons the request. A plain call works only while its exchange is polled; when it is dropped, the
-/// call stops (a modern one after the grace period of a guest that looks for signals). So the transport drops the exchange of a
-/// modern request when its client is gone, which cancels it, and goes on with that of a legacy one. Tasks go on in any case.
+/// Dropping it before that abandons the request. A plain call works only while its exchange is polled; when it is
+/// dropped, the call stops (a modern one after the grace period of a guest that looks for signals). So the transport
+/// drops the exchange of a modern request when its client is gone, which cancels it, and goes on with that of a legacy
+/// one. Tasks go on in any case.
 pub type Exchange = Pin<Box<dyn Stream<Item = Frame> + Send>>;
 
-/// Sends the messages of an exchange that come before its response. Cheap to clone; what is sent after the end is dropped.
+/// Sends the messages of an exchange that come before its response. Cheap to clone; what is sent after the end is
+/// dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameSender(Arc<Mutex<VecDeque<EncodedMessage>>>);
 

@@ -1,7 +1,7 @@
 //! What other hosts tell of clients, and what is done with it.
 //!
-//! Must not answer. Invariants: what is said of a session that is not in memory here is passed over; and so is a message that cannot be read, such
-//! as that of a newer host.
+//! Must not answer. Invariants: what is said of a session that is not in memory here is passed over; and so is a
+//! message that cannot be read, such as that of a newer host.
 
 use super::context::ProtocolContext;
 use super::elsewhere::{ClientMessage, ClientNews};

@@ -1,7 +1,7 @@
 //! Keys under which a client asks for one call, however often it asks.
 //!
-//! A key belongs to its requestor and its tool, and is bound to the arguments; it is kept for as long as the task that was made
-//! under it.
+//! A key belongs to its requestor and its tool, and is bound to the arguments; it is kept for as long as the task that
+//! was made under it.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ pub(crate) async fn once(
     made_once(tasks, requestor, request, &alias).await?.ok_or_else(RpcError::idempotency_conflict)
 }
 
-/// Makes a task under a name of its requestor's, or finds the one that was made under it. `None`: that was made of another request.
+/// Makes a task under a name of its requestor's, or finds the one that was made under it. `None`: that was made of
+/// another request.
 pub(crate) async fn made_once(
     tasks: &Tasks,
     requestor: &Requestor,

@@ -1,7 +1,8 @@
 //! Questions to a client, as requests or as parts of results; and its answers.
 //!
-//! Owns the shapes of `elicitation/create`, `sampling/createMessage` and `roots/list` in both directions. An answer that does
-//! not fit its question is told to the guest as refused, with the reason: it is a decision of the client like any other.
+//! Owns the shapes of `elicitation/create`, `sampling/createMessage` and `roots/list` in both directions. An answer
+//! that does not fit its question is told to the guest as refused, with the reason: it is a decision of the client like
+//! any other.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -179,7 +180,8 @@ pub(crate) async fn answer_offloaded(
     read.unwrap_or_else(|_| InputResponse::Refused("the host could not read the client's answer".to_owned()))
 }
 
-/// The answer in a result object, or why it is none to this question. Also for the dashboard, whose users answer in a form.
+/// The answer in a result object, or why it is none to this question. Also for the dashboard, whose users answer in a
+/// form.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! JSON-RPC 2.0 messages: what they are made of, reading params, writing lines.
 //!
-//! Owns the shape of a message, not the meaning of any method. Parsing has two phases: the envelope with raw members first
-//! (see [`Envelope`](super::Envelope)), then (see [`params`]) the method's own type, so that one broken member cannot hide whose request it was. Invariant: what is
-//! written is one line of JSON, and `id` is never `null`.
+//! Owns the shape of a message, not the meaning of any method. Parsing has two phases: the envelope with raw members
+//! first (see [`Envelope`](super::Envelope)), then (see [`params`]) the method's own type, so that one broken member
+//! cannot hide whose request it was. Invariant: what is written is one line of JSON, and `id` is never `null`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,8 +18,9 @@ use super::reader::{self, reason};
 use bulkhead_domain::Json;
 use bulkhead_metrics::Answer;
 
-/// The id of a request: a string or an integer, as the sender chose it. An id is no number to reckon with, it is repeated: who
-/// writes `1.0` and gets `1` back may not know it again. So the one spelling of integers is taken that every reader repeats alike.
+/// The id of a request: a string or an integer, as the sender chose it. An id is no number to reckon with, it is
+/// repeated: who writes `1.0` and gets `1` back may not know it again. So the one spelling of integers is taken that
+/// every reader repeats alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 pub(crate) enum RequestId {
@@ -116,8 +117,8 @@ pub(crate) fn member<'a, T: Deserialize<'a>>(text: &'a str, path: &str) -> Resul
     reader::read(text, path).map_err(RpcError::invalid_params)
 }
 
-/// Reads a value and refuses objects that name a member twice: two readers might take different ones. Depth is bounded by
-/// `serde_json` (128).
+/// Reads a value and refuses objects that name a member twice: two readers might take different ones. Depth is bounded
+/// by `serde_json` (128).
 pub(crate) fn strict_value(text: &str) -> Result<Value, String> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut deserializer).map_err(|error| reason(&error))?;
@@ -198,7 +199,8 @@ struct Call<'a, T> {
     params: Option<&'a T>,
 }
 
-/// The response to a request. A result that cannot be written (JSON text of a guest that is none) becomes a host failure.
+/// The response to a request. A result that cannot be written (JSON text of a guest that is none) becomes a host
+/// failure.
 pub(crate) fn response<T: Serialize>(id: &RequestId, result: &T) -> EncodedMessage {
     EncodedMessage::of(&Reply { jsonrpc: "2.0", id, result }).unwrap_or_else(|cause| {
         error_response(Some(id), &RpcError::host_failure(format_args!("a result cannot be written: {cause}")))

@@ -1,8 +1,8 @@
 //! EDGE: MCP without HTTP.
 //!
-//! Owns the wire: JSON-RPC, both eras' methods, field names and codes, and how a task is shown. Must not see a header, a token
-//! or a byte of storage. Invariant: every request gets exactly one final frame (unless the client cancelled it), and nothing
-//! internal has a way into one.
+//! Owns the wire: JSON-RPC, both eras' methods, field names and codes, and how a task is shown. Must not see a header,
+//! a token or a byte of storage. Invariant: every request gets exactly one final frame (unless the client cancelled
+//! it), and nothing internal has a way into one.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -133,19 +133,20 @@ impl Protocol {
 
 /// The protocol, as the transports see it.
 pub trait Mcp: Send + Sync + 'static {
-    /// Takes one message: the body of a POST, or a line of stdin. Long work belongs into the exchange that is returned, not here: stdio
-    /// reads its next line only when this is done.
+    /// Takes one message: the body of a POST, or a line of stdin. Long work belongs into the exchange that is returned,
+    /// not here: stdio reads its next line only when this is done.
     fn receive(&self, peer: Peer<'_>, envelope: &Envelope) -> Received;
 
-    /// Does work that grows with what a requestor sent, in its tenant's turn, on threads that serve no connection. Nothing comes if it
-    /// panics, or the host is going down; when the receiver is dropped before its turn, the work is not done.
+    /// Does work that grows with what a requestor sent, in its tenant's turn, on threads that serve no connection.
+    /// Nothing comes if it panics, or the host is going down; when the receiver is dropped before its turn, the work is
+    /// not done.
     fn offload(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()>;
 
     /// The messages to a session outside of any request: the legacy GET stream, or stdout. It never ends by itself.
     ///
-    /// Nothing is kept for a session without a reader: outstanding input requests and changed lists are sent when one comes
-    /// back. When a session has several of these streams, only the newest carries messages. Drop it when its reader is gone, so that
-    /// its messages can take another stream. `rights` are the reader's.
+    /// Nothing is kept for a session without a reader: outstanding input requests and changed lists are sent when one
+    /// comes back. When a session has several of these streams, only the newest carries messages. Drop it when its
+    /// reader is gone, so that its messages can take another stream. `rights` are the reader's.
     fn standalone(&self, session: &Arc<Session>, rights: Rights) -> Exchange;
 
     /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.

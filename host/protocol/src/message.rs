@@ -94,7 +94,8 @@ pub enum Received {
     Opened { session: Arc<Session>, reply: String },
     /// A notification or a response: nothing to say.
     Accepted,
-    /// The answer to a question of a task, or what other hosts are told: nothing to say either, once this has been driven to its end.
+    /// The answer to a question of a task, or what other hosts are told: nothing to say either, once this has been
+    /// driven to its end.
     Settling(BoxFuture<'static, ()>),
     /// Refused before it became a request.
     Rejected { rejection: Rejection, body: String },

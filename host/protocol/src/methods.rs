@@ -1,7 +1,7 @@
 //! The methods that a client may call, of both eras, in one table.
 //!
-//! Owns their names, their eras, what each is about and the right that it needs. Must not carry out a request: each era does. Invariant:
-//! every method has one row, and an era is never asked for a method that its rows do not have.
+//! Owns their names, their eras, what each is about and the right that it needs. Must not carry out a request: each era
+//! does. Invariant: every method has one row, and an era is never asked for a method that its rows do not have.
 
 use super::skills;
 use bulkhead_calls::Catalog;
@@ -143,7 +143,8 @@ impl Method {
         self.row().map_or(Subject::Handshake, |row| row.subject)
     }
 
-    /// The rights that it needs, whatever the params say. `tools/call` and `subscriptions/listen` check more themselves.
+    /// The rights that it needs, whatever the params say. `tools/call` and `subscriptions/listen` check more
+    /// themselves.
     pub(crate) fn needs(self) -> &'static [Need<'static>] {
         match self.subject() {
             Subject::Steer | Subject::Pause => &[Need::Steer],
@@ -163,9 +164,10 @@ impl Method {
         self.row().is_some_and(|row| row.long_answers.contains(&era))
     }
 
-    /// Whether a request is a task of SEP-1686 when its metadata asks for one; elsewhere the metadata is ignored, as SEP-1686 requires of
-    /// servers that do not support tasks for a request. A handshake has no session yet that could read its task, and requests about tasks are
-    /// answered out of their records. `tools/call` reads its metadata itself.
+    /// Whether a request is a task of SEP-1686 when its metadata asks for one; elsewhere the metadata is ignored, as
+    /// SEP-1686 requires of servers that do not support tasks for a request. A handshake has no session yet that could
+    /// read its task, and requests about tasks are answered out of their records. `tools/call` reads its metadata
+    /// itself.
     pub(crate) fn is_augmentable(self) -> bool {
         !matches!(self.subject(), Subject::Handshake | Subject::Tasks | Subject::Steer | Subject::Pause)
     }

@@ -82,7 +82,8 @@ pub(crate) fn status(task: &Task) -> Option<String> {
     notification("notifications/tasks/status", Some(&TaskView::from(task)))
 }
 
-/// A plugin that is replaced changes its lists several times in a row: who listens is told once, this long after the first time.
+/// A plugin that is replaced changes its lists several times in a row: who listens is told once, this long after the
+/// first time.
 pub(crate) const LIST_CHANGED_AFTER: Duration = Duration::from_millis(100);
 
 /// A list is different now.

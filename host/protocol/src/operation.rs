@@ -1,7 +1,8 @@
 //! One request from its receipt to its final frame: its span, its numbers, and its line in the log.
 //!
-//! Owns when a request begins and ends, and what is said of it: never an argument, a result, or a name that the catalog does not have.
-//! Must not change a frame. Invariant: every request ends once, with its final frame or when it is dropped before that.
+//! Owns when a request begins and ends, and what is said of it: never an argument, a result, or a name that the catalog
+//! does not have. Must not change a frame. Invariant: every request ends once, with its final frame or when it is
+//! dropped before that.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -88,7 +89,8 @@ pub(super) fn followed(
     }
 }
 
-/// Calls a tool as a page of the host asks for it, which speaks no revision of the protocol; the call is followed to its end like a request.
+/// Calls a tool as a page of the host asks for it, which speaks no revision of the protocol; the call is followed to
+/// its end like a request.
 pub(super) async fn followed_call<T>(
     shared: &Arc<ProtocolContext>,
     requestor: &Requestor,
@@ -121,7 +123,8 @@ struct Operation {
     tenant: TenantId,
     /// The trace that an observation of its duration names.
     trace_id: Option<[u8; 16]>,
-    /// For the lines of the log, of a request whose client names a trace and that is not recorded; disabled for every other one.
+    /// For the lines of the log, of a request whose client names a trace and that is not recorded; disabled for every
+    /// other one.
     of_log: tracing::Span,
     span: Option<traces::Span>,
     has_ended: bool,
@@ -319,7 +322,8 @@ fn describe(span: &traces::Span, peer: &Peer<'_>, era: Era, id: &RequestId) {
     }
 }
 
-/// What every line of the log names that belongs to a request whose caller names a trace, and that is not recorded here.
+/// What every line of the log names that belongs to a request whose caller names a trace, and that is not recorded
+/// here.
 fn of_log(caller: &trace::CallerTrace) -> tracing::Span {
     let trace::CallerTrace { context, state } = caller;
     let hex = |bytes: &[u8]| bulkhead_domain::hex(bytes);

@@ -1,8 +1,10 @@
-//! A page of the host as a client of it: one request of the newest revision at a time, put to `Protocol::receive` like any other.
+//! A page of the host as a client of it: one request of the newest revision at a time, put to `Protocol::receive` like
+//! any other.
 //!
-//! Owns the messages that a page sends, and which of the reports before an answer it keeps. Must not check anything: limits, rates, rights,
-//! schemas and the order in which they are looked at are those of every client. Invariant: what a page is answered is what another client
-//! of the same requestor would be; dropping a request that is under way stops its call.
+//! Owns the messages that a page sends, and which of the reports before an answer it keeps. Must not check anything:
+//! limits, rates, rights, schemas and the order in which they are looked at are those of every client. Invariant: what
+//! a page is answered is what another client of the same requestor would be; dropping a request that is under way stops
+//! its call.
 
 use bytes::Bytes;
 use futures::StreamExt as _;

@@ -1,9 +1,9 @@
 //! Reads what the other side sent into types, and says in the words of JSON what does not fit.
 //!
-//! Owns the text of every refusal of a member: its path and the JSON type that is expected there. Must not know any method.
-//! Invariants: only an object is read as a struct (serde alone takes an array as well), a number without a fraction is an integer
-//! however it is spelled (`60000.0`, `6e4`), and no name of a Rust type is in a refusal. Nothing is allocated for a value that fits;
-//! nearly all are read by `plain` alone.
+//! Owns the text of every refusal of a member: its path and the JSON type that is expected there. Must not know any
+//! method. Invariants: only an object is read as a struct (serde alone takes an array as well), a number without a
+//! fraction is an integer however it is spelled (`60000.0`, `6e4`), and no name of a Rust type is in a refusal. Nothing
+//! is allocated for a value that fits; nearly all are read by `plain` alone.
 
 mod access;
 mod misread;
@@ -95,8 +95,8 @@ fn attempt<'de, T: Deserialize<'de>>(text: &'de str, aim: Option<Aim<'_>>) -> Re
     Ok(value)
 }
 
-/// The expected type of a missing member is known only to the type that reads it. So the value is read once more, with a probe in the
-/// member's place that reports the type it was asked for.
+/// The expected type of a missing member is known only to the type that reads it. So the value is read once more, with
+/// a probe in the member's place that reports the type it was asked for.
 fn explain<'de, T: Deserialize<'de>>(text: &'de str, misread: Misread, root: &str) -> String {
     let Some(member) = misread.missing() else { return misread.at(root) };
     let aim = Aim { path: misread.steps(), member };

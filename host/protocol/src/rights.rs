@@ -1,7 +1,8 @@
 //! Actions that a requestor has no right to, and how they are refused.
 //!
-//! Owns the choice between two answers. Invariant: what further scopes would allow is refused with all of their names, so that a client
-//! can ask for them at once; what nothing would allow this requestor reads like something that is not there.
+//! Owns the choice between two answers. Invariant: what further scopes would allow is refused with all of their names,
+//! so that a client can ask for them at once; what nothing would allow this requestor reads like something that is not
+//! there.
 
 use std::sync::Arc;
 
@@ -20,13 +21,15 @@ pub(super) fn check(rights: &Rights, needs: &[Need<'_>], absent: impl FnOnce() -
     Err(if scopes.is_empty() { absent() } else { RpcError::insufficient_scope(scopes, tool) })
 }
 
-/// Whether the requestor may call a tool. One that runs only as a task cannot be called by a requestor that may have no tasks.
+/// Whether the requestor may call a tool. One that runs only as a task cannot be called by a requestor that may have no
+/// tasks.
 pub(super) fn may_call(rights: &Rights, tool: &Tool, has_tasks: bool) -> bool {
     rights.has(Need::Tool(&tool.name)) && (has_tasks || tool.task_support != TaskSupport::Required)
 }
 
-/// The catalog without the resources and prompts of plugins that the requestor may not use: to it they are not there. A requestor may use
-/// a plugin if it may call one of its tools, or if a scope names the plugin. Tools stay: which of them may be called is asked for each.
+/// The catalog without the resources and prompts of plugins that the requestor may not use: to it they are not there. A
+/// requestor may use a plugin if it may call one of its tools, or if a scope names the plugin. Tools stay: which of
+/// them may be called is asked for each.
 pub(super) fn visible(rights: &Rights, catalog: Arc<Catalog>) -> Arc<Catalog> {
     if !rights.are_limited() {
         return catalog;

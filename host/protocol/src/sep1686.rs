@@ -1,12 +1,12 @@
 //! SEP-1686 as it was written: how a client names its own tasks.
 //!
-//! Owns the client's wish (`_meta["modelcontextprotocol.io/task"]`) and the way between a name on the wire and a task, for both
-//! eras: a task of this design is known by the id that its client chose, wherever it is shown. Invariant: a name belongs to its
-//! requestor; it is looked up under that requestor alone.
+//! Owns the client's wish (`_meta["modelcontextprotocol.io/task"]`) and the way between a name on the wire and a task,
+//! for both eras: a task of this design is known by the id that its client chose, wherever it is shown. Invariant: a
+//! name belongs to its requestor; it is looked up under that requestor alone.
 //!
-//! The methods of this design (`tasks/get`, `result`, `list`, `delete`) exist in every legacy session, also of 2025-06-18, which has no
-//! tasks of the core and sees none. A task of this design is kept from its end; so that it does have one, it fails when it has not
-//! ended within `limits.ttl_ms_max` of its creation.
+//! The methods of this design (`tasks/get`, `result`, `list`, `delete`) exist in every legacy session, also of
+//! 2025-06-18, which has no tasks of the core and sees none. A task of this design is kept from its end; so that it
+//! does have one, it fails when it has not ended within `limits.ttl_ms_max` of its creation.
 
 use std::borrow::Cow;
 use std::sync::Arc;

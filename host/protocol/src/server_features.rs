@@ -1,8 +1,8 @@
-//! Resources, prompts and completions, as far as both eras do them alike: where a page begins and ends, what params name, and
-//! which plugin is asked.
+//! Resources, prompts and completions, as far as both eras do them alike: where a page begins and ends, what params
+//! name, and which plugin is asked.
 //!
-//! Owns no conversation: what a plugin says or asks on the way is each era's business, except in lists and completions, where
-//! there is nothing to say. Invariant: a plugin that fails stops no other one's resources from being listed.
+//! Owns no conversation: what a plugin says or asks on the way is each era's business, except in lists and completions,
+//! where there is nothing to say. Invariant: a plugin that fails stops no other one's resources from being listed.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -62,8 +62,8 @@ pub(crate) struct Page<T> {
 }
 
 impl RequestContext {
-    /// `tools/list`: what the requestor may call. Where it searches for tools, those of the host and those that clients have to see; a
-    /// cursor of a longer list means the same place in this one.
+    /// `tools/list`: what the requestor may call. Where it searches for tools, those of the host and those that clients
+    /// have to see; a cursor of a longer list means the same place in this one.
     pub(crate) fn tools(&self, params: Option<&str>) -> Result<Page<&Tool>, RpcError> {
         const METHOD: &str = "tools/list";
         let tools = self.catalog.tools().iter().map(|entry| &entry.tool).filter(|tool| self.may_call(tool));

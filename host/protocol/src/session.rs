@@ -1,8 +1,8 @@
 //! One legacy session.
 //!
-//! Owns what `initialize` settled, the log level, the host's requests that wait for the client's answer and the client's
-//! requests that can still be cancelled. Must not know which transport carries it. Invariant: its state survives a restart
-//! (see [`Session::state`]); what waits does not, and is asked again.
+//! Owns what `initialize` settled, the log level, the host's requests that wait for the client's answer and the
+//! client's requests that can still be cancelled. Must not know which transport carries it. Invariant: its state
+//! survives a restart (see [`Session::state`]); what waits does not, and is asked again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -285,8 +285,8 @@ impl Session {
         Some(session)
     }
 
-    /// Takes over what another host has settled of this session since: that its client is ready, which log level it set, and which resources
-    /// it follows.
+    /// Takes over what another host has settled of this session since: that its client is ready, which log level it
+    /// set, and which resources it follows.
     pub fn adopt(&self, state: &[u8]) {
         let Ok(state) = serde_json::from_slice::<State>(state) else { return };
         let mut live = self.live.lock();
@@ -345,7 +345,8 @@ impl Session {
         self.initialized.wait().await;
     }
 
-    /// Returns once the client may be asked something for a call of its own: it said so, or it seems to have forgotten to.
+    /// Returns once the client may be asked something for a call of its own: it said so, or it seems to have forgotten
+    /// to.
     pub(crate) async fn askable(&self) {
         // Whoever calls a tool without a word is served as well, a little later.
         let _ = tokio::time::timeout(FORGOTTEN_AFTER, self.ready()).await;
@@ -470,8 +471,8 @@ impl Session {
         }
     }
 
-    /// Follows a resource that this plugin has; false when the client follows as many as it may. It ends with the host: a client
-    /// that comes back after a restart asks again. `is_shared`: other hosts are to know of it.
+    /// Follows a resource that this plugin has; false when the client follows as many as it may. It ends with the host:
+    /// a client that comes back after a restart asks again. `is_shared`: other hosts are to know of it.
     pub(crate) fn subscribe(&self, uri: &str, plugin: &str, count_max: usize, is_shared: bool) -> bool {
         let is_added = self.live.lock().subscriptions.add(uri, plugin, count_max, is_shared);
         if is_added && is_shared {

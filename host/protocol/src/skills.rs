@@ -1,7 +1,8 @@
 //! Skills (SEP-2640): instructions for agents that plugins carry.
 //!
-//! Owns who is told of them, and what `skills/list` and `skills/get` answer in both eras. Must not read a skill: `resources/read` does.
-//! Invariant: an entry is whole wherever it stands; what a requestor may not see is answered like what is not there.
+//! Owns who is told of them, and what `skills/list` and `skills/get` answer in both eras. Must not read a skill:
+//! `resources/read` does. Invariant: an entry is whole wherever it stands; what a requestor may not see is answered
+//! like what is not there.
 
 use std::sync::Arc;
 

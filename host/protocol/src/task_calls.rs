@@ -1,7 +1,9 @@
-//! The tools that a requestor may call, and calls of them as tasks, for a page of the host itself that speaks no JSON-RPC.
+//! The tools that a requestor may call, and calls of them as tasks, for a page of the host itself that speaks no
+//! JSON-RPC.
 //!
-//! Must not have rules of its own: what is offered, allowed and taken is what `tools/list` and `tools/call` say. Invariant: a tool that is
-//! hidden, excluded or not allowed is as absent here as it is there, and a task is made only of arguments that fit.
+//! Must not have rules of its own: what is offered, allowed and taken is what `tools/list` and `tools/call` say.
+//! Invariant: a tool that is hidden, excluded or not allowed is as absent here as it is there, and a task is made only
+//! of arguments that fit.
 
 use std::sync::Arc;
 
@@ -99,7 +101,8 @@ impl Protocol {
 }
 
 impl TaskCalls {
-    /// The tools that the requestor may call, in the order of their names. One that searches for tools sees here what it could find.
+    /// The tools that the requestor may call, in the order of their names. One that searches for tools sees here what
+    /// it could find.
     pub fn tools(&self, requestor: &Requestor, rights: &Rights) -> Vec<OfferedTool> {
         let catalog = self.shared.offered(requestor, rights).catalog;
         let has_tasks = rights.has(Need::Tasks);
@@ -128,8 +131,8 @@ impl TaskCalls {
         apps::meant_by_view_of(&catalog, shown.plugin(), name, may).cloned().map(OfferedTool)
     }
 
-    /// The plugins that this requestor's tenant is shown, in the order of their names, in the versions that this requestor gets. Its rights
-    /// narrow nothing: they are about tools.
+    /// The plugins that this requestor's tenant is shown, in the order of their names, in the versions that this
+    /// requestor gets. Its rights narrow nothing: they are about tools.
     pub fn plugins(&self, requestor: &Requestor, rights: &Rights) -> Vec<PluginVersion> {
         let catalog = self.shared.tool_lists.narrowed(rights, self.shared.tasks.catalog(requestor)).catalog;
         let of_tools = catalog.tools().iter().map(|tool| &tool.plugin);

@@ -1,8 +1,10 @@
-//! Which tools each requestor is offered: the catalog without what no toolset of the requestor shows, and the index of those that search.
+//! Which tools each requestor is offered: the catalog without what no toolset of the requestor shows, and the index of
+//! those that search.
 //!
-//! Owns the toolsets in force and what was made of them for a catalog. Must not widen: rights are asked for each tool as well, later.
-//! Invariant: what a toolset hides is in no catalog that a request sees, so that it is absent to lists, searches, calls and suggestions
-//! alike. A list that differs has another number, and an equal one the same, whenever it was made.
+//! Owns the toolsets in force and what was made of them for a catalog. Must not widen: rights are asked for each tool
+//! as well, later. Invariant: what a toolset hides is in no catalog that a request sees, so that it is absent to lists,
+//! searches, calls and suggestions alike. A list that differs has another number, and an equal one the same, whenever
+//! it was made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,8 +20,8 @@ use bulkhead_domain::toolset::{Selection, Toolsets};
 pub const TOOLS_PER_PAGE: usize = 200;
 /// Bytes of the texts and schemas on one page of tools; a tool that is larger has a page of its own.
 pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Narrowed catalogs that are kept: one for each combination of toolsets and canaries that asked. More are made again when they are
-/// asked for.
+/// Narrowed catalogs that are kept: one for each combination of toolsets and canaries that asked. More are made again
+/// when they are asked for.
 const VIEWS_MAX: usize = 256;
 
 /// How tools are listed.
@@ -58,7 +60,8 @@ struct InForce {
 
 #[derive(Default)]
 struct Made {
-    /// By the selection and the address of the catalog that was narrowed, which nothing else has while it is referred to.
+    /// By the selection and the address of the catalog that was narrowed, which nothing else has while it is referred
+    /// to.
     views: HashMap<(Selection, usize), (Weak<Catalog>, Arc<Catalog>)>,
     /// One of each catalog that is searched, whatever is shown of it.
     indexes: HashMap<usize, (Weak<Catalog>, Arc<ToolIndex>)>,

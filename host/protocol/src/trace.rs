@@ -1,7 +1,7 @@
 //! Trace context that clients send along (`_meta` of a request, in the formats of the W3C).
 //!
-//! Owns the reading of it. Invariant: what is malformed is passed over: no request fails for its trace. `baggage` is never looked at,
-//! because it may hold anything.
+//! Owns the reading of it. Invariant: what is malformed is passed over: no request fails for its trace. `baggage` is
+//! never looked at, because it may hold anything.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

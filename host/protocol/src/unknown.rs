@@ -1,6 +1,7 @@
 //! Refusals of names that nothing has, with the one that was probably meant.
 //!
-//! Invariant: only names that the caller is shown anyway are looked at, so that a refusal tells nobody of what is hidden from it.
+//! Invariant: only names that the caller is shown anyway are looked at, so that a refusal tells nobody of what is
+//! hidden from it.
 
 use super::error::RpcError;
 
@@ -44,8 +45,8 @@ fn has_ending(long: &str, short: &str) -> bool {
     long.strip_suffix(short).is_some_and(|prefix| prefix.ends_with(['.', '_', '-', '/']))
 }
 
-/// How many bytes have to be added, removed, replaced or exchanged with their neighbour to make one text of another, if no more than
-/// `most` do. Each step tries four ways at most, so that few steps are cheap however long the texts are.
+/// How many bytes have to be added, removed, replaced or exchanged with their neighbour to make one text of another, if
+/// no more than `most` do. Each step tries four ways at most, so that few steps are cheap however long the texts are.
 fn changes(from: &[u8], to: &[u8], most: usize) -> Option<usize> {
     if from.len().abs_diff(to.len()) > most {
         return None;

@@ -1,7 +1,7 @@
 //! How tools, outputs and tasks look on the wire in the legacy era.
 //!
-//! Owns the field names of shared types. What a plugin wrote as JSON is passed on as it is, checked to be JSON, and never with a
-//! line break in it: a message is one line.
+//! Owns the field names of shared types. What a plugin wrote as JSON is passed on as it is, checked to be JSON, and
+//! never with a line break in it: a message is one line.
 
 mod face;
 mod older;
@@ -60,7 +60,8 @@ impl Serialize for Raw<'_> {
     }
 }
 
-/// The task that a message belongs to: the key of `_meta` that its design has for that, and the id that its client knows.
+/// The task that a message belongs to: the key of `_meta` that its design has for that, and the id that its client
+/// knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RelatedTask {
@@ -130,8 +131,8 @@ impl Serialize for MetaView<'_> {
     }
 }
 
-/// Whether a `_meta` key has a prefix whose second label is `modelcontextprotocol` or `mcp`, or that of SEP-1686, or is a bare key
-/// with a meaning.
+/// Whether a `_meta` key has a prefix whose second label is `modelcontextprotocol` or `mcp`, or that of SEP-1686, or is
+/// a bare key with a meaning.
 pub(crate) fn reserved(key: &str) -> bool {
     match key.split_once('/') {
         Some(("modelcontextprotocol.io", _)) => true,

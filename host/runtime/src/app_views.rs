@@ -1,10 +1,10 @@
 //! Views of MCP Apps: the resources of one plugin under `ui://`, which clients show in a frame beside a conversation.
 //!
-//! Owns their URIs as clients see them (the operator's prefix stands in front of the authority, so that two plugins never have the same),
-//! and what they may reach. What a view fetches leaves the client's machine, so that no grant bounds it: the entry of the list does that
-//! was read when the version was loaded, and that the operator accepted. Must not touch other resources, whose URIs may mean something to
-//! clients. Invariants: own URI and shown URI are each other's inverse; no list and no contents name a domain or a permission that
-//! the loaded entry does not.
+//! Owns their URIs as clients see them (the operator's prefix stands in front of the authority, so that two plugins
+//! never have the same), and what they may reach. What a view fetches leaves the client's machine, so that no grant
+//! bounds it: the entry of the list does that was read when the version was loaded, and that the operator accepted.
+//! Must not touch other resources, whose URIs may mean something to clients. Invariants: own URI and shown URI are each
+//! other's inverse; no list and no contents name a domain or a permission that the loaded entry does not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,8 @@ impl ViewReach {
         Self { csp, permissions }
     }
 
-    /// One text for each domain, with its directive in front, and for each permission. Empty: what a client allows every view.
+    /// One text for each domain, with its directive in front, and for each permission. Empty: what a client allows
+    /// every view.
     pub fn parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         for (directive, domains) in members(&self.csp) {
@@ -83,7 +84,8 @@ fn ui_of(meta: &Meta) -> Option<Value> {
     serde_json::from_str(json.as_str()).ok()
 }
 
-/// A view's URI, or the template of several, as clients see it; `None`: it is none of a view, or nothing stands in front.
+/// A view's URI, or the template of several, as clients see it; `None`: it is none of a view, or nothing stands in
+/// front.
 pub(super) fn shown(prefix: &str, uri: &str) -> Option<String> {
     let rest = uri.strip_prefix(VIEW_SCHEME).filter(|_| !prefix.is_empty())?;
     Some(format!("{VIEW_SCHEME}{prefix}{rest}"))

@@ -1,8 +1,8 @@
 //! Work of guests that blocks a thread: opening and measuring files, looking up names.
 //!
-//! Owns how much of it there is at the same time, by tenant and in all. Must not know what is opened or looked up. Invariants: a place is
-//! held until the work is over, not until nobody waits for it any more, so that no abandoned thread goes uncounted; what hangs for one
-//! tenant takes no place of another one, and lookups take none of files.
+//! Owns how much of it there is at the same time, by tenant and in all. Must not know what is opened or looked up.
+//! Invariants: a place is held until the work is over, not until nobody waits for it any more, so that no abandoned
+//! thread goes uncounted; what hangs for one tenant takes no place of another one, and lookups take none of files.
 
 use std::fmt;
 use std::io;
@@ -13,11 +13,13 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_limits::ScopedSemaphore;
 use bulkhead_net::dial;
 
-/// Threads that open or measure files for one tenant. Stops a tenant whose directory does not answer from taking the files of others.
+/// Threads that open or measure files for one tenant. Stops a tenant whose directory does not answer from taking the
+/// files of others.
 const FILE_THREADS_PER_TENANT_MAX: usize = 16;
 /// Threads that open or measure files for all guests.
 const FILE_THREADS_TOTAL_MAX: usize = 96;
-/// Threads that look up names for one tenant. Stops a tenant whose names nobody answers for from taking the lookups of others.
+/// Threads that look up names for one tenant. Stops a tenant whose names nobody answers for from taking the lookups of
+/// others.
 const LOOKUP_THREADS_PER_TENANT_MAX: usize = 16;
 /// Threads that look up names for all guests.
 const LOOKUP_THREADS_TOTAL_MAX: usize = 96;

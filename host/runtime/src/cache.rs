@@ -1,10 +1,11 @@
 //! Compiled code on disk.
 //!
-//! Owns the one place where bytes become machine code. Invariant: only bytes that the compiler has just made for this host, or that
-//! this host itself wrote, for this component and this engine, are ever given to wasmtime; anything else is refused, logged, and
-//! compiled anew.
+//! Owns the one place where bytes become machine code. Invariant: only bytes that the compiler has just made for this
+//! host, or that this host itself wrote, for this component and this engine, are ever given to wasmtime; anything else
+//! is refused, logged, and compiled anew.
 //!
-//! Code of other engines (an earlier version of the host, another processor) stays for a while, so that going back to it compiles nothing.
+//! Code of other engines (an earlier version of the host, another processor) stays for a while, so that going back to
+//! it compiles nothing.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -25,8 +26,8 @@ const KEY_BYTES: usize = 32;
 /// No write of a file takes this long.
 const DRAFT_AGE_MAX: Duration = Duration::from_hours(24);
 
-/// How long things are kept that nobody here needs any more, from their last use: code of another engine, and what belongs to no
-/// version of a plugin.
+/// How long things are kept that nobody here needs any more, from their last use: code of another engine, and what
+/// belongs to no version of a plugin.
 const UNUSED_AGE_MAX: Duration = Duration::from_hours(30 * 24);
 /// How old the time of the last use may be: reading code should not cost a write each time.
 const USE_NOTED_EVERY: Duration = Duration::from_hours(24);
@@ -110,8 +111,8 @@ impl Cache {
         }
     }
 
-    /// Takes over code that the compiler has just made of a component: keeps it, and makes it ready to run. That it cannot be kept
-    /// costs only the next start some time.
+    /// Takes over code that the compiler has just made of a component: keeps it, and makes it ready to run. That it
+    /// cannot be kept costs only the next start some time.
     ///
     /// # Errors
     ///
@@ -257,7 +258,8 @@ fn remove_older(folder: &Path, age_max: Duration, such: impl Fn(&str) -> bool) -
     Ok(())
 }
 
-/// The signing key: made once, readable by its owner only. A key that others could read, or that another user wrote, is replaced.
+/// The signing key: made once, readable by its owner only. A key that others could read, or that another user wrote, is
+/// replaced.
 fn key(path: &Path, user: u32) -> io::Result<[u8; KEY_BYTES]> {
     let mut key = [0; KEY_BYTES];
     match File::open(path) {
@@ -287,10 +289,10 @@ fn key(path: &Path, user: u32) -> io::Result<[u8; KEY_BYTES]> {
     reason = "the one door for machine code; its callers have just had these very bytes compiled, or verified their signature"
 )]
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the bytes are the unchanged output of `Engine::precompile_component`. Either they have just come from it, here or in a
-    // child that runs this very program and whose pipe nobody else holds; or they carry a valid HMAC under a key that only this
-    // host can read, so a host of this data directory wrote them in that way. They are in memory of our own and cannot change any
-    // more.
+    // SAFETY: the bytes are the unchanged output of `Engine::precompile_component`. Either they have just come from it,
+    // here or in a child that runs this very program and whose pipe nobody else holds; or they carry a valid HMAC under
+    // a key that only this host can read, so a host of this data directory wrote them in that way. They are in memory
+    // of our own and cannot change any more.
     unsafe { Component::deserialize(engine, code) }
 }
 

@@ -171,7 +171,8 @@ impl Call {
     }
 }
 
-/// Pending once, and ready to go on at once. Tokio's `yield_now` would wait for the runtime of a thread that read a request.
+/// Pending once, and ready to go on at once. Tokio's `yield_now` would wait for the runtime of a thread that read a
+/// request.
 pub(super) async fn end_turn() {
     let mut is_over = false;
     poll_fn(|cx| {
@@ -250,8 +251,8 @@ impl WasiHttpView for Call {
     }
 }
 
-/// Bytes that a guest may pass to the host at once. Text counts once and lists count by element, so twice the result is enough for
-/// everything that may pass.
+/// Bytes that a guest may pass to the host at once. Text counts once and lists count by element, so twice the result is
+/// enough for everything that may pass.
 pub(super) fn passed_max(limits: &CallLimits) -> u64 {
     limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE)
 }

@@ -151,7 +151,8 @@ impl CallState {
         self.activity.get()
     }
 
-    /// The call does again what it had used this for. That has a budget of its own: it is not the guest's doing that it runs again.
+    /// The call does again what it had used this for. That has a budget of its own: it is not the guest's doing that it
+    /// runs again.
     pub(super) fn replay(&self, before: Spent) {
         let budget = before.cpu.saturating_mul(2).saturating_add(REPLAY_CPU_BASE);
         self.replay_us_max.store(u64::try_from(budget.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);

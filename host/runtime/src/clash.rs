@@ -9,8 +9,8 @@ use super::published::{Canary, chosen};
 /// Canaries at the same time, of as many plugins. Each doubles the number of catalogs that are checked and kept.
 pub(super) const CANARIES_MAX: usize = 4;
 
-/// Takes plugins in order, and leaves out each that offers what an earlier one offers. A name that both say is an error that names
-/// both, never a silent choice.
+/// Takes plugins in order, and leaves out each that offers what an earlier one offers. A name that both say is an error
+/// that names both, never a silent choice.
 pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<LoadError>) {
     let mut owners: HashMap<(&'static str, String), Claimant> = HashMap::new();
     let mut accepted = Vec::<LoadedPlugin>::new();
@@ -38,7 +38,8 @@ pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<Load
     (accepted, refused)
 }
 
-/// Takes canaries in order, and leaves out each that clashes in any combination with the plugins and the canaries before it.
+/// Takes canaries in order, and leaves out each that clashes in any combination with the plugins and the canaries
+/// before it.
 pub(super) fn accept_canaries(plugins: &[LoadedPlugin], canaries: Vec<Canary>) -> (Vec<Canary>, Vec<LoadError>) {
     let mut accepted = Vec::<Canary>::new();
     let mut refused = Vec::new();
@@ -107,7 +108,8 @@ impl Claimant {
     }
 }
 
-/// What a plugin claims: kind and name, and the own name of a tool that the operator gave another one. What no client sees claims nothing.
+/// What a plugin claims: kind and name, and the own name of a tool that the operator gave another one. What no client
+/// sees claims nothing.
 type Claim = ((&'static str, String), Option<String>);
 
 fn claims(plugin: &LoadedPlugin) -> Vec<Claim> {

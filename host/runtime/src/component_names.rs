@@ -1,7 +1,7 @@
 //! What a component imports and exports by name, read off its bytes.
 //!
-//! Must not read types: a hostile component may have so many of them that reading them exhausts the host, which is what the compiler's own process is for. Invariant: of
-//! what is no component, nothing is read.
+//! Must not read types: a hostile component may have so many of them that reading them exhausts the host, which is what
+//! the compiler's own process is for. Invariant: of what is no component, nothing is read.
 
 use wasmparser::{Parser, Payload};
 

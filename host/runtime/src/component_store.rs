@@ -1,7 +1,7 @@
 //! The components that were accepted, each in a file named by its SHA-256.
 //!
-//! Owns `DATA/components`. Must not know which plugin a component belongs to. Invariant: a file that is there is whole: it was
-//! synced before it got its name, and so was its name; a signed text about a component is never replaced by an
+//! Owns `DATA/components`. Must not know which plugin a component belongs to. Invariant: a file that is there is whole:
+//! it was synced before it got its name, and so was its name; a signed text about a component is never replaced by an
 //! unsigned one.
 
 use std::collections::HashSet;

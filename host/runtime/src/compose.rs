@@ -1,8 +1,9 @@
 //! Several components made into one: what one imports and another exports is connected inside of it.
 //!
-//! Owns which export satisfies which import. Must not fetch or trust anything: it gets bytes and gives bytes, which are a component like
-//! any other. Invariant: the same components in the same order are the same bytes; every component has a use; an import that the host
-//! cannot bring is refused by its name; what a component is made of is counted before anything reads it as a whole.
+//! Owns which export satisfies which import. Must not fetch or trust anything: it gets bytes and gives bytes, which are
+//! a component like any other. Invariant: the same components in the same order are the same bytes; every component has
+//! a use; an import that the host cannot bring is refused by its name; what a component is made of is counted before
+//! anything reads it as a whole.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -40,8 +41,8 @@ pub struct Part<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Makes one component of several. It exports what the first one exports; each may import what those behind it export, and where two
-/// export the same, the nearest one counts.
+/// Makes one component of several. It exports what the first one exports; each may import what those behind it export,
+/// and where two export the same, the nearest one counts.
 ///
 /// # Errors
 ///
@@ -80,7 +81,8 @@ fn check_size(component: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The manifest of the whole is that of the first component. The host would otherwise take one that it finds inside for it.
+/// The manifest of the whole is that of the first component. The host would otherwise take one that it finds inside for
+/// it.
 fn manifest_of(parts: &[Part<'_>]) -> Result<Option<String>, String> {
     let read = |part: &Part<'_>| manifest::manifest(part.bytes).map_err(|wrong| format!("{}: {wrong}", part.name));
     let Some((first, others)) = parts.split_first() else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! A call as the metrics and `bulkhead top` count it: one reading of how it ended and what it cost, for both.
 //!
-//! Must not decide anything about the call. Invariant: every call is counted once, also one that is dropped on its way; the check
-//! of a journal is none.
+//! Must not decide anything about the call. Invariant: every call is counted once, also one that is dropped on its way;
+//! the check of a journal is none.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -84,8 +84,8 @@ pub(super) fn base_names(tools: &[wit::Tool]) -> Vec<String> {
     tool_names::portable(&tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>())
 }
 
-/// What the configuration says of tools that are not there. What says the name inside the plugin is meant for a tool that is, and is never
-/// passed over.
+/// What the configuration says of tools that are not there. What says the name inside the plugin is meant for a tool
+/// that is, and is never passed over.
 fn wrong_policies(tools: &[wit::Tool], base_names: &[String], terms: &DeclarationPolicy<'_>) -> Vec<String> {
     let is_strict = terms.unknown_tools == UnknownTools::Refuse;
     let unknown = terms.tools.keys().filter(|name| !base_names.contains(name));

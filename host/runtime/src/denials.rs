@@ -1,7 +1,7 @@
 //! What a call was granted, and what its guest reached for besides.
 //!
-//! Owns what a failure says of it. Invariant: the log and the event stream hear of a call once, however often it tries, and a call that
-//! fails says what it lacked and what cures that.
+//! Owns what a failure says of it. Invariant: the log and the event stream hear of a call once, however often it tries,
+//! and a call that fails says what it lacked and what cures that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,8 @@ const NAMED_MAX: usize = 8;
 /// Bytes of a setting's name in a call's failure.
 const SETTING_BYTES_MAX: usize = 128;
 
-/// What one call was granted, and what it reached for besides. Cheap to clone: what all calls of a plugin count up and down is
-/// counted once for each.
+/// What one call was granted, and what it reached for besides. Cheap to clone: what all calls of a plugin count up and
+/// down is counted once for each.
 #[derive(Clone)]
 pub(super) struct Denials(Arc<OfCall>);
 
@@ -95,8 +95,8 @@ impl Denials {
         }
     }
 
-    /// The outcome, which names what was not granted if it is a failure. Of a guest that looked for directories, every one counts
-    /// that it wants; of one that looked for variables, those that its failure speaks of.
+    /// The outcome, which names what was not granted if it is a failure. Of a guest that looked for directories, every
+    /// one counts that it wants; of one that looked for variables, those that its failure speaks of.
     pub(super) fn name_in(&self, outcome: Result<Returned, CallError>) -> Result<Returned, CallError> {
         let has_failed = match &outcome {
             Ok(Returned::Tool(output)) => output.is_error,
@@ -147,11 +147,12 @@ impl Denials {
         }
     }
 
-    /// What may have been missing. For a component that says nothing of what it wants: the grants of the kinds that it looked for and has
-    /// none of. For one that wants variables, those that it has not got, if it crashed. For each, the settings that it asked for in vain.
-    /// The host hands out all variables at once, and does not see which of them a guest looks for. The C library looks
-    /// for directories and variables at the start of every call, so of those nothing is guessed where the plugin says
-    /// itself why it failed; and a guest that crashes looks for variables in any case.
+    /// What may have been missing. For a component that says nothing of what it wants: the grants of the kinds that it
+    /// looked for and has none of. For one that wants variables, those that it has not got, if it crashed. For each,
+    /// the settings that it asked for in vain. The host hands out all variables at once, and does not see which of them
+    /// a guest looks for. The C library looks for directories and variables at the start of every call, so of those
+    /// nothing is guessed where the plugin says itself why it failed; and a guest that crashes looks for variables in
+    /// any case.
     fn guessed(&self, outcome: &Result<Returned, CallError>) -> Vec<String> {
         let OfCall { granted, looked_for, .. } = &*self.0;
         let has_crashed = matches!(outcome, Err(CallError::Fault { kind: FaultKind::Trap, .. }));

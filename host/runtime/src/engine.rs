@@ -1,7 +1,7 @@
 //! The engines that guests share, their pools and their clock ticks.
 //!
-//! Owns the settings of both: guests of WASI 0.2 share one, and those of WASI 0.3 another one, since what asynchronous functions need
-//! puts every call on a longer way. Invariant: compiled code fits the engine of its kind alone.
+//! Owns the settings of both: guests of WASI 0.2 share one, and those of WASI 0.3 another one, since what asynchronous
+//! functions need puts every call on a longer way. Invariant: compiled code fits the engine of its kind alone.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,15 +23,17 @@ use bulkhead_metrics::Histogram;
 const MEMORY_KEEP_RESIDENT: usize = 1 << 20;
 /// The same for a table.
 const TABLE_KEEP_RESIDENT: usize = 64 << 10;
-/// Stack of one call: as much for the host's functions as the guest's own part has. What is not used costs time at each reset.
+/// Stack of one call: as much for the host's functions as the guest's own part has. What is not used costs time at each
+/// reset.
 const STACK_BYTES: usize = 1 << 20;
-/// Stack of one call that is cleared by hand rather than returned to the kernel: what a small tool needs. More pushes other things
-/// out of the processor's cache.
+/// Stack of one call that is cleared by hand rather than returned to the kernel: what a small tool needs. More pushes
+/// other things out of the processor's cache.
 const STACK_KEEP_RESIDENT: usize = 8 << 10;
-/// Regions of ended calls that one processor collects before it returns them to the kernel with one system call. A small call counts
-/// three: the rest of its stack, and what is left of its memory and of its table, empty or not. Each system call interrupts the other
-/// processors. No slot is used again before its regions are returned, and fewer than this many wait for each processor; more of them
-/// would have calls go round in more slots than stay in the processor's cache.
+/// Regions of ended calls that one processor collects before it returns them to the kernel with one system call. A
+/// small call counts three: the rest of its stack, and what is left of its memory and of its table, empty or not. Each
+/// system call interrupts the other processors. No slot is used again before its regions are returned, and fewer than
+/// this many wait for each processor; more of them would have calls go round in more slots than stay in the processor's
+/// cache.
 const REGIONS_RETURNED_AT_ONCE: usize = 12;
 /// Slots that stay warm for idle plugins.
 const UNUSED_WARM_SLOTS: u32 = 128;
@@ -42,13 +44,14 @@ const MEMORIES_PER_CALL: u32 = 2;
 /// Tables per component instance, on average.
 const TABLES_PER_CALL: u32 = 4;
 
-/// Calls of WASI 0.3 at the same time, on a host that has so many; the next ones wait. Stops the stacks of their pool from using up what
-/// the kernel lets a process map.
+/// Calls of WASI 0.3 at the same time, on a host that has so many; the next ones wait. Stops the stacks of their pool
+/// from using up what the kernel lets a process map.
 const CONCURRENT_CALLS_MAX: u32 = 512;
-/// Those of one tenant, where not every call has a place: one tenant that keeps its calls waiting leaves an eighth to the others.
+/// Those of one tenant, where not every call has a place: one tenant that keeps its calls waiting leaves an eighth to
+/// the others.
 const CONCURRENT_CALLS_PER_TENANT_MAX: u32 = 448;
-/// Stacks of one call of WASI 0.3: one for each part that can be asleep in the middle of a function, one for the call itself, and one that
-/// waits for work.
+/// Stacks of one call of WASI 0.3: one for each part that can be asleep in the middle of a function, one for the call
+/// itself, and one that waits for work.
 const STACKS_PER_CONCURRENT_CALL: u32 = PARTS_MAX as u32 + 2;
 
 /// What an engine runs.
@@ -69,7 +72,8 @@ impl EngineKind {
         }
     }
 
-    /// How many of them one tenant may have; `None`: there is room for all calls of the host, which bounds each tenant's itself.
+    /// How many of them one tenant may have; `None`: there is room for all calls of the host, which bounds each
+    /// tenant's itself.
     pub(super) fn calls_per_tenant_max(self, calls_max: u32) -> Option<u32> {
         (self.calls_max(calls_max) < calls_max).then_some(CONCURRENT_CALLS_PER_TENANT_MAX)
     }
@@ -210,8 +214,8 @@ pub(super) fn imaged_hash(plain: u64) -> u64 {
     hasher.finish()
 }
 
-/// Starts the thread that ends the time slice of every guest of an engine once per tick, and of what it ticks `beside` that. It ends with
-/// the engine. `late` counts how late the ticks come.
+/// Starts the thread that ends the time slice of every guest of an engine once per tick, and of what it ticks `beside`
+/// that. It ends with the engine. `late` counts how late the ticks come.
 pub(super) fn tick(
     engine: &Engine,
     every: Duration,
@@ -236,7 +240,8 @@ pub(super) fn tick(
 
 /// Why this process can never be swapped out, or why that cannot be shown.
 ///
-/// It matters because the page map scan of wasmtime 48 skips pages that are swapped out: they would keep the last call's data.
+/// It matters because the page map scan of wasmtime 48 skips pages that are swapped out: they would keep the last
+/// call's data.
 pub(super) fn proof_of_no_swap() -> Result<&'static str, &'static str> {
     if let Ok(swaps) = fs::read_to_string("/proc/swaps")
         && no_swap_devices(&swaps)

@@ -1,9 +1,9 @@
 //! The engines of a sandbox, each with what only its own guests can use: linker, pool, key of the code cache.
 //!
-//! Owns when the second one is made, with the first plugin of WASI 0.3, so that a host without such plugins pays nothing for it; who
-//! gets a place in its pool; and the engines of components whose memory has an image, each made with its component and gone with it.
-//! Invariants: a component is compiled, linked and run by the same engine; where not every call of the host has a place, one tenant
-//! cannot take all of them.
+//! Owns when the second one is made, with the first plugin of WASI 0.3, so that a host without such plugins pays
+//! nothing for it; who gets a place in its pool; and the engines of components whose memory has an image, each made
+//! with its component and gone with it. Invariants: a component is compiled, linked and run by the same engine; where
+//! not every call of the host has a place, one tenant cannot take all of them.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,8 @@
 //! The events of a running guest: merged, bounded, in order.
 //!
-//! Owns the channel from a guest to its driver. Progress and status are worth their last value only, logs are worth as many as
-//! fit; nothing that a guest says can fill the host's memory. Invariant: what was reported before an input request or before the end is
-//! delivered before it.
+//! Owns the channel from a guest to its driver. Progress and status are worth their last value only, logs are worth as
+//! many as fit; nothing that a guest says can fill the host's memory. Invariant: what was reported before an input
+//! request or before the end is delivered before it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
 //! What a component exports: its interfaces, and the one place where they are called.
 //!
-//! Every plugin of our world exports tools; resources, prompts and completions are looked up in each component and taken where they
-//! are there. The functions of a component that does not know us are tools too, and so are a program and a web service.
+//! Every plugin of our world exports tools; resources, prompts and completions are looked up in each component and
+//! taken where they are there. The functions of a component that does not know us are tools too, and so are a program
+//! and a web service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +72,8 @@ impl Exports {
     ///
     /// # Errors
     ///
-    /// When tools are not there, an interface is there with other types than the world's, or a function cannot be a tool.
+    /// When tools are not there, an interface is there with other types than the world's, or a function cannot be a
+    /// tool.
     pub(super) fn find(instance: &InstancePre<Call>, file: &Component) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
         let tools = listed(instance).or_else(|error| {
@@ -280,8 +282,8 @@ fn listed(instance: &InstancePre<Call>) -> wasmtime::Result<Tools> {
     Ok(Tools::Listed { tools, call_tool })
 }
 
-/// The function that calls a tool. Nothing but this one is looked up for a call, and its types are compared once: both take longer
-/// than many tools.
+/// The function that calls a tool. Nothing but this one is looked up for a call, and its types are compared once: both
+/// take longer than many tools.
 struct CallToolExport {
     index: ComponentExportIndex,
     /// Whether its types are known to be ours.
@@ -301,9 +303,9 @@ impl CallToolExport {
         }
         let func =
             instance.get_func(&mut *store, self.index).ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))?;
-        // SAFETY: the types have to be those of the function. The flag is set only after wasmtime itself has found the export of this
-        // index to have them. Exports are read from one component for one component: an index of another one is refused by
-        // `get_func`, and what an index means, types included, is fixed when a component is compiled.
+        // SAFETY: the types have to be those of the function. The flag is set only after wasmtime itself has found the
+        // export of this index to have them. Exports are read from one component for one component: an index of another
+        // one is refused by `get_func`, and what an index means, types included, is fixed when a component is compiled.
         Ok(unsafe { TypedFunc::new_unchecked(func) })
     }
 }

@@ -1,7 +1,7 @@
 //! What went wrong in a call: decided once, here.
 //!
-//! A guest that misbehaves gets a reason that its requestor may read. A host that breaks gets an incident id, and the operator's
-//! log gets the rest. Invariant: no text of the host's insides leaves this file.
+//! A guest that misbehaves gets a reason that its requestor may read. A host that breaks gets an incident id, and the
+//! operator's log gets the rest. Invariant: no text of the host's insides leaves this file.
 
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;

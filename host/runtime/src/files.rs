@@ -1,7 +1,7 @@
 //! The directories of the host that a guest sees.
 //!
-//! Owns the way from a grant to an open directory, those that each tenant has its own of, and how much they may hold. Invariant: a tenant's name is one
-//! plain part of a path, and from there on nothing is a link.
+//! Owns the way from a grant to an open directory, those that each tenant has its own of, and how much they may hold.
+//! Invariant: a tenant's name is one plain part of a path, and from there on nothing is a link.
 
 mod counted;
 mod descriptors;
@@ -71,8 +71,8 @@ pub(super) fn open(
     Ok(directory_quotas)
 }
 
-/// The directories that stand for a tenant on the ways to what is granted, as far as they are there. What is below them is that tenant's
-/// alone, and the next one's that gets its name.
+/// The directories that stand for a tenant on the ways to what is granted, as far as they are there. What is below them
+/// is that tenant's alone, and the next one's that gets its name.
 pub fn directories_of(granted: &[DirGrant], tenant: &str) -> BTreeSet<PathBuf> {
     let Ok(name) = plain(tenant) else { return BTreeSet::new() };
     let first = |grant: &DirGrant| {

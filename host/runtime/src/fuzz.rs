@@ -25,7 +25,8 @@ fn with_section(name: &str, data: &[u8]) -> Vec<u8> {
     component
 }
 
-/// A manifest, and skills, as they stand in a component's custom section; a schema as a tool brings it, with a value to judge by it.
+/// A manifest, and skills, as they stand in a component's custom section; a schema as a tool brings it, with a value to
+/// judge by it.
 pub fn manifests(data: &[u8]) -> bool {
     if let Ok(skills) = skills::read(&with_section(SECTION, data)) {
         assert!(skills.resources("p").iter().all(|listed| {

@@ -27,7 +27,8 @@ pub(super) struct Granted {
     pub(super) missing_variables: Vec<String>,
     /// What each side said, for a message that says which of them withholds something.
     pub(super) sides: Arc<GrantSides>,
-    /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
+    /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says
+    /// so.
     pub(super) usable: Vec<(Grant, &'static str)>,
 }
 

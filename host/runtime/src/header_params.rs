@@ -1,7 +1,7 @@
 //! Arguments that a tool wants repeated in a header (`x-mcp-header`, revision 2026-07-28).
 //!
-//! Owns what such a mark must be like. A client drops a tool whose marks are wrong without a word to anybody, so the author hears
-//! of it here.
+//! Owns what such a mark must be like. A client drops a tool whose marks are wrong without a word to anybody, so the
+//! author hears of it here.
 
 use std::collections::HashSet;
 

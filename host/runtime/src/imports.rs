@@ -1,7 +1,7 @@
 //! What a guest may call: the `task` and `config` interfaces (`keyvalue` is next door).
 //!
-//! Every import passes [`Call::enter`] first: the one place per call where a guest can be held. Invariant: nothing here blocks a
-//! thread, and nothing fails because the client cannot show what was said.
+//! Every import passes [`Call::enter`] first: the one place per call where a guest can be held. Invariant: nothing here
+//! blocks a thread, and nothing fails because the client cannot show what was said.
 
 use tokio::sync::oneshot;
 use wasmtime::Result;
@@ -21,8 +21,8 @@ use bulkhead_domain::Json;
 use bulkhead_domain::call::{InputRequestError, LogLevel, UI_EXTENSION};
 use bulkhead_domain::text::{beginning, escaped};
 
-/// A sleep shorter than this keeps its running slot: giving it up and taking it again would cost more, and a guest could keep
-/// the task engine busy with it.
+/// A sleep shorter than this keeps its running slot: giving it up and taking it again would cost more, and a guest
+/// could keep the task engine busy with it.
 const SLEEP_IN_PLACE_MS: u64 = 20;
 
 /// Bytes of a guest's log record in the operator's log.
@@ -45,7 +45,8 @@ impl Call {
         self.shared.audience(&self.facts)
     }
 
-    /// A record of the guest's log: for the operator at debug level, and for the client that wants records of this level.
+    /// A record of the guest's log: for the operator at debug level, and for the client that wants records of this
+    /// level.
     pub(super) fn log_record(
         &self,
         level: LogLevel,

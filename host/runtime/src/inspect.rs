@@ -34,7 +34,8 @@ pub struct Inspection {
     pub is_concurrent: bool,
     /// Its functions that cannot be tools, each with the reason.
     pub left_out: Vec<String>,
-    /// Of such a component without a manifest: the grants that its imports can make use of, and the interface that says so.
+    /// Of such a component without a manifest: the grants that its imports can make use of, and the interface that says
+    /// so.
     pub usable_grants: Vec<(Grant, &'static str)>,
     /// As clients see them where the operator says nothing.
     pub tools: Vec<Tool>,

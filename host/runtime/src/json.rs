@@ -1,7 +1,7 @@
 //! JSON texts that come out of a guest: checked once, at the border.
 //!
-//! Owns that border: every JSON text of a guest comes through [`accept`]. Invariant: what passes is well-formed and made of Unicode
-//! characters, so that every reader of JSON can read it.
+//! Owns that border: every JSON text of a guest comes through [`accept`]. Invariant: what passes is well-formed and
+//! made of Unicode characters, so that every reader of JSON can read it.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,9 @@ use super::limits::JSON_DEPTH_MAX;
 use bulkhead_domain::Json;
 use bulkhead_domain::tool::Meta;
 
-/// Accepts a well-formed text that is not nested too deeply. Line breaks between values are dropped, so that it can stand in a
-/// message of one line, and halves of surrogate pairs become U+FFFD; everything else stays as it was written.
+/// Accepts a well-formed text that is not nested too deeply. Line breaks between values are dropped, so that it can
+/// stand in a message of one line, and halves of surrogate pairs become U+FFFD; everything else stays as it was
+/// written.
 ///
 /// # Errors
 ///
@@ -38,8 +39,9 @@ enum Half {
 /// Bytes of `\uXXXX`.
 const ESCAPE_BYTES: usize = 6;
 
-/// Puts U+FFFD in the place of every half of a surrogate pair that stands alone, as in half an emoji that JavaScript has cut. No character
-/// is meant by it (RFC 8259, 8.2), and readers refuse the whole message. The text is well-formed otherwise.
+/// Puts U+FFFD in the place of every half of a surrogate pair that stands alone, as in half an emoji that JavaScript
+/// has cut. No character is meant by it (RFC 8259, 8.2), and readers refuse the whole message. The text is well-formed
+/// otherwise.
 fn only_characters(text: &str) -> Cow<'_, str> {
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return Cow::Borrowed(text);
@@ -126,8 +128,8 @@ fn is_meta_key(key: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// MCP keeps prefixes whose second label is `modelcontextprotocol` or `mcp`, and the bare token of progress. Meta of a plugin
-/// must not pass for the protocol's.
+/// MCP keeps prefixes whose second label is `modelcontextprotocol` or `mcp`, and the bare token of progress. Meta of a
+/// plugin must not pass for the protocol's.
 pub(super) fn is_reserved(key: &str) -> bool {
     let Some((prefix, _)) = key.split_once('/') else { return key == "progressToken" };
     prefix.split('.').take(2).any(|label| matches!(label, "modelcontextprotocol" | "mcp"))

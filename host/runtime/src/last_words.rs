@@ -1,7 +1,8 @@
 //! What is shown of what a guest wrote to standard error before it failed.
 //!
-//! Owns whether callers see it, and which parts of it nobody sees. Must not read standard error of a call that went well. Invariant: no
-//! text of standard error gets into a result or into the log of crashes but through here, where granted values are replaced.
+//! Owns whether callers see it, and which parts of it nobody sees. Must not read standard error of a call that went
+//! well. Invariant: no text of standard error gets into a result or into the log of crashes but through here, where
+//! granted values are replaced.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::granted::Granted;
 use crate::wasi_context::StderrTail;
 use bulkhead_domain::text::escaped;
 
-/// Bytes of a granted value that is replaced. Shorter ones are words and numbers such as `debug`, of which texts are full.
+/// Bytes of a granted value that is replaced. Shorter ones are words and numbers such as `debug`, of which texts are
+/// full.
 const REPLACED_BYTES_MIN: usize = 6;
 /// How the line begins that Rust's library prints below every message of a panic.
 const RUST_NOTE: &str = "note: run with `RUST_BACKTRACE=";
@@ -41,7 +43,8 @@ impl LastWords {
         if self.is_in_results { self.text(stderr) } else { String::new() }
     }
 
-    /// The last line, for the caller: of a language's runtime the one that names the error, below the places where it came by.
+    /// The last line, for the caller: of a language's runtime the one that names the error, below the places where it
+    /// came by.
     pub(crate) fn last_line_for_caller(&self, stderr: &StderrTail) -> Option<String> {
         if self.is_in_results { self.lines(stderr).pop() } else { None }
     }

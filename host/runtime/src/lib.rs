@@ -1,8 +1,8 @@
 //! Runs one call in a sandbox: the executor of [`bulkhead_calls`].
 //!
-//! Owns wasmtime: the engine, the plugins by name and digest, one fresh store and instance per call, every limit of a guest and
-//! every grant. Must not learn whose call it runs, nor know what a task is. Invariant: a call sends exactly one
-//! [`CallEvent::Finished`](bulkhead_calls::CallEvent::Finished), always last, and once its
+//! Owns wasmtime: the engine, the plugins by name and digest, one fresh store and instance per call, every limit of a
+//! guest and every grant. Must not learn whose call it runs, nor know what a task is. Invariant: a call sends exactly
+//! one [`CallEvent::Finished`](bulkhead_calls::CallEvent::Finished), always last, and once its
 //! [`RunningCall`](bulkhead_calls::RunningCall) is dropped nothing of it goes on.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]

@@ -1,7 +1,8 @@
 //! What a guest may take of the host's memory, and what happens when it takes more.
 //!
-//! Owns the caps that no configuration changes, each with the attack that it stops, and the limiter that sums over all memories
-//! and tables of a call. Invariant: a guest that hits a limit traps with a [`LimitHit`], whose text may be read by anybody.
+//! Owns the caps that no configuration changes, each with the attack that it stops, and the limiter that sums over all
+//! memories and tables of a call. Invariant: a guest that hits a limit traps with a [`LimitHit`], whose text may be
+//! read by anybody.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,32 +22,38 @@ pub(super) const MEMORIES_MAX: usize = 8;
 /// Tables of one call. Stops the same for tables.
 pub(super) const TABLES_MAX: usize = 64;
 
-/// Elements of all tables of one call; each costs 8 bytes of the host. Stops memory growth past the memory limit by `table.grow`.
+/// Elements of all tables of one call; each costs 8 bytes of the host. Stops memory growth past the memory limit by
+/// `table.grow`.
 pub(super) const TABLE_ELEMENTS_MAX: usize = 200_000;
 
 /// Elements of one table: the size of a slot in the pool. Language runtimes with many functions need tens of thousands.
 pub(super) const TABLE_SLOT_ELEMENTS: usize = 40_000;
 
-/// Component-model handles alive in one call. Stops `resource.new` in a loop, which allocates in the host without calling it.
+/// Component-model handles alive in one call. Stops `resource.new` in a loop, which allocates in the host without
+/// calling it.
 pub(super) const COMPONENT_HANDLES_MAX: usize = 4096;
 
-/// Entries in the table of host resources (streams, pollables, files). Stops the hoarding of pollables, each a host allocation.
+/// Entries in the table of host resources (streams, pollables, files). Stops the hoarding of pollables, each a host
+/// allocation.
 pub(super) const HOST_RESOURCES_MAX: usize = 1024;
 
-/// Entries in the table of what is pending in a call of WASI 0.3: calls between components, streams, futures and what waits for them. A
-/// stream takes three. Stops a guest from beginning things that it never ends.
+/// Entries in the table of what is pending in a call of WASI 0.3: calls between components, streams, futures and what
+/// waits for them. A stream takes three. Stops a guest from beginning things that it never ends.
 pub(super) const PENDING_MAX: usize = HOST_RESOURCES_MAX;
 
-/// Bytes that one host call copies besides results and logs. Stops a guest from making the host allocate huge lists at once.
+/// Bytes that one host call copies besides results and logs. Stops a guest from making the host allocate huge lists at
+/// once.
 pub(super) const HOSTCALL_BYTES_BASE: u64 = 1 << 20;
 
 /// Random bytes in one request. Stops the host from generating megabytes per call.
 pub(super) const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes that a guest writes to a stream of WASI 0.2 in one call that waits for them. WASI sets this bound, and wasmtime holds it.
+/// Bytes that a guest writes to a stream of WASI 0.2 in one call that waits for them. WASI sets this bound, and
+/// wasmtime holds it.
 pub(super) const BLOCKING_WRITE_BYTES_MAX: u64 = 4_096;
 
-/// Bytes of a request's body that one piece of it has, in WASI 0.3. Stops a guest from having the host copy all of its memory at once.
+/// Bytes of a request's body that one piece of it has, in WASI 0.3. Stops a guest from having the host copy all of its
+/// memory at once.
 pub(super) const HTTP_PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes in the headers of one HTTP message. Stops header hoarding in the host.
@@ -70,7 +77,8 @@ pub(super) const INPUT_REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Bytes of the text of an error; the rest is cut off. Stops megabytes in logs, records and lists of faults.
 pub(super) const ERROR_BYTES_MAX: usize = 8 << 10;
 
-/// Bytes of stdout and stderr that reach the operator's debug log, per stream and call. Stops a guest from filling the disk.
+/// Bytes of stdout and stderr that reach the operator's debug log, per stream and call. Stops a guest from filling the
+/// disk.
 pub(super) const STDIO_BYTES_MAX: usize = 8 << 10;
 
 /// Nesting of JSON that comes out of a guest. Stops stack overflows in every later reader.
@@ -148,7 +156,8 @@ impl fmt::Display for LimitHit {
 
 impl std::error::Error for LimitHit {}
 
-/// The memory that a guest may use, and who uses it: its own memories, and what the host holds for it, such as whole HTTP messages.
+/// The memory that a guest may use, and who uses it: its own memories, and what the host holds for it, such as whole
+/// HTTP messages.
 #[derive(Debug)]
 pub(super) struct MemoryUse {
     bytes_max: u64,
@@ -285,8 +294,8 @@ impl ResourceLimiter for Limiter {
     }
 }
 
-/// A guest may see that something cannot grow only if the same guest sees it each time: what its own type forbids. The rest is the host's
-/// failure.
+/// A guest may see that something cannot grow only if the same guest sees it each time: what its own type forbids. The
+/// rest is the host's failure.
 fn failed(error: wasmtime::Error) -> wasmtime::Result<()> {
     let text = format!("{error:#}");
     if FORBIDDEN_BY_TYPE.contains(&text.as_str()) {

@@ -39,8 +39,8 @@ pub(super) fn linker(engine: &wasmtime::Engine, kind: EngineKind) -> wasmtime::R
     Ok(linker)
 }
 
-/// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug text of an error holds
-/// the host's stack.
+/// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug
+/// text of an error holds the host's stack.
 fn to_debug_string(mut store: StoreContextMut<'_, Call>, (error,): (Resource<Error>,)) -> wasmtime::Result<(String,)> {
     let call = store.data_mut();
     let error = format!("{:#}", call.ctx().table.get(&error)?);

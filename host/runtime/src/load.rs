@@ -101,8 +101,8 @@ pub struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// Its tools as it declares them, hidden ones too, each with its name inside the plugin. What the operator says of a tool in its place
-    /// is no part of its definition.
+    /// Its tools as it declares them, hidden ones too, each with its name inside the plugin. What the operator says of
+    /// a tool in its place is no part of its definition.
     pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
         self.tools.iter().map(|entry| (&*entry.plugin_tool, entry.declared()))
     }
@@ -277,7 +277,8 @@ fn detached_call(
     Call::new(Arc::clone(name), granted, facts, limits, shared, outbox, around)
 }
 
-/// The world of a server that lists: what it says of itself is compared with what was accepted, and a date is no change.
+/// The world of a server that lists: what it says of itself is compared with what was accepted, and a date is no
+/// change.
 #[derive(Debug)]
 struct ListingWorld;
 
@@ -291,8 +292,8 @@ impl OutsideWorld for ListingWorld {
     }
 }
 
-/// The instances in which a web service or a command says whether it is an MCP server, and lists what it has: without any grant, and
-/// all of them within the time of one listing.
+/// The instances in which a web service or a command says whether it is an MCP server, and lists what it has: without
+/// any grant, and all of them within the time of one listing.
 struct ListingVisits<'a> {
     host_context: &'a HostContext,
     linked: &'a Linked,

@@ -1,7 +1,7 @@
 //! What comes out of a guest, made into the domain's values and checked on the way.
 //!
-//! Owns the border in that direction. Invariant: what passes is well-formed, within the call's size, and satisfies the tool's own
-//! output schema; everything else is a fault that says what is wrong.
+//! Owns the border in that direction. Invariant: what passes is well-formed, within the call's size, and satisfies the
+//! tool's own output schema; everything else is a fault that says what is wrong.
 
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools::ToolOutput as WitOutput;

@@ -200,8 +200,8 @@ fn put_first(returned: &mut Returned, resources: Vec<Resource>) {
     }
 }
 
-/// A guest that crashes says why on standard error: the operator's log has the end of it. Callers who may see it are shown all that is kept
-/// of a command's, and the last line of any other's.
+/// A guest that crashes says why on standard error: the operator's log has the end of it. Callers who may see it are
+/// shown all that is kept of a command's, and the last line of any other's.
 fn with_last_words(
     error: CallError,
     plugin: &str,
@@ -225,8 +225,9 @@ fn with_last_words(
     CallError::Fault { kind: FaultKind::Trap, reason }
 }
 
-/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end. Waiting for a
-/// place is the call's own time: tenants that take all of them cannot have another one wait longer than its calls may take.
+/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the
+/// end. Waiting for a place is the call's own time: tenants that take all of them cannot have another one wait longer
+/// than its calls may take.
 pub(super) async fn visit<T: Send>(
     engine: &GuestEngine,
     component: &InstancePre<Call>,

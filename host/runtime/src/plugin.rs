@@ -70,7 +70,8 @@ impl Plugin {
         self.exports.is_typed() && self.server.is_none()
     }
 
-    /// What of an operation's answer its component carries, as far as that is all of it: the host gives it without a guest.
+    /// What of an operation's answer its component carries, as far as that is all of it: the host gives it without a
+    /// guest.
     pub(super) fn carried(&self, operation: &Operation) -> Option<Returned> {
         if let Operation::ListResources { .. } = operation {
             let is_server = self.server.as_ref().is_some_and(|server| server.features.resources);

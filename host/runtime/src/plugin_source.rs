@@ -39,7 +39,8 @@ pub struct PluginSource {
     pub wasi: WasiVersion,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
-    /// Whether callers are shown the end of its standard error when it fails; `None`: if its tools are made of what it exports.
+    /// Whether callers are shown the end of its standard error when it fails; `None`: if its tools are made of what it
+    /// exports.
     pub stderr_in_results: Option<bool>,
     /// Whether its component is an MCP server.
     pub mcp: McpSettings,
@@ -112,8 +113,8 @@ pub struct ToolPolicy {
     pub limits: CallLimits,
 }
 
-/// What the operator says about a tool. Hints are for functions of a component that says nothing itself: plugins of our world speak for
-/// themselves there.
+/// What the operator says about a tool. Hints are for functions of a component that says nothing itself: plugins of our
+/// world speak for themselves there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Presentation {
     pub title: Option<String>,

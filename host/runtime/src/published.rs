@@ -93,7 +93,8 @@ impl Published {
         next
     }
 
-    /// With other numbers of the list of resources wherever this version is offered: only the plugin knows what is on it.
+    /// With other numbers of the list of resources wherever this version is offered: only the plugin knows what is on
+    /// it.
     pub(super) fn with_other_resources(&self, version: &PluginVersion) -> Self {
         let mut next = self.clone();
         let mut renumbered = HashMap::new();

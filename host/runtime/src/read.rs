@@ -27,14 +27,16 @@ pub(super) struct ComponentBytes {
     pub(super) digest: [u8; 32],
     pub(super) manifest: Option<Manifest>,
     pub(super) skills: Skills,
-    /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says so.
+    /// Of a component that says nothing of what it wants: what its imports can make use of, and the interface that says
+    /// so.
     pub(super) usable_grants: Vec<(Grant, &'static str)>,
     pub(super) needs: WasiNeeds,
     /// Where its author's WIT would be: beside it, under the same name.
     pub(super) wit_file: Option<PathBuf>,
 }
 
-/// What the imports of a component could make use of, if it knows nothing of this host: every other one says what it wants.
+/// What the imports of a component could make use of, if it knows nothing of this host: every other one says what it
+/// wants.
 fn usable_grants(component: &[u8], manifest: Option<&Manifest>) -> Vec<(Grant, &'static str)> {
     if manifest.is_some() {
         return Vec::new();

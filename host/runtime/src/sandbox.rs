@@ -1,7 +1,7 @@
 //! The sandbox: plugins by name and digest, and the calls that run in them.
 //!
-//! Owns the engines, the guests' threads, the catalog and the folder of accepted components. Invariant: the catalog changes as a
-//! whole, a call keeps the version that it started with, and a plugin that is wrong stops no other.
+//! Owns the engines, the guests' threads, the catalog and the folder of accepted components. Invariant: the catalog
+//! changes as a whole, a call keeps the version that it started with, and a plugin that is wrong stops no other.
 
 mod loading;
 mod loads;
@@ -194,8 +194,9 @@ impl Sandbox {
         self.guests.pulse()
     }
 
-    /// Ends the guests' threads at the end of the host: nothing runs any more, and turns in progress are waited for, for so long at most.
-    /// To be called where blocking is fine, before the runtimes go whose timers and sockets guests hold.
+    /// Ends the guests' threads at the end of the host: nothing runs any more, and turns in progress are waited for,
+    /// for so long at most. To be called where blocking is fine, before the runtimes go whose timers and sockets guests
+    /// hold.
     pub fn end_guests(&self, within: Duration) {
         if !self.guests.end(within) {
             tracing::warn!("guests did not stop in time");
@@ -219,11 +220,11 @@ impl Sandbox {
         refused
     }
 
-    /// Makes these plugins, and no others, the ones that can be called; the order decides about clashes. Calls and tasks of
-    /// other versions go on.
+    /// Makes these plugins, and no others, the ones that can be called; the order decides about clashes. Calls and
+    /// tasks of other versions go on.
     ///
-    /// Returns the lists in which clients see a difference, and the plugins that were left out because they offer what another
-    /// one offers.
+    /// Returns the lists in which clients see a difference, and the plugins that were left out because they offer what
+    /// another one offers.
     pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> (Vec<ListKind>, Vec<LoadError>) {
         let published = self.publish_with(plugins, Vec::new());
         (published.lists, published.refused)
@@ -292,7 +293,8 @@ impl Sandbox {
         self.cache.remove(digest)
     }
 
-    /// Removes components and compiled code that belong to none of these versions, once nobody has used them for a month.
+    /// Removes components and compiled code that belong to none of these versions, once nobody has used them for a
+    /// month.
     ///
     /// # Errors
     ///
@@ -308,7 +310,8 @@ impl Sandbox {
         self.published.load().all_of(version).map(|loaded| loaded.plugin.calls()).sum()
     }
 
-    /// Ends every call of a version, and every one that still comes. To be used on versions that are not offered any more.
+    /// Ends every call of a version, and every one that still comes. To be used on versions that are not offered any
+    /// more.
     pub fn withdraw(&self, version: &PluginVersion) {
         for loaded in self.published.load().all_of(version) {
             loaded.plugin.call_count.withdrawn.send_replace(true);
@@ -380,8 +383,8 @@ impl Executor for Sandbox {
 /// Bytes of the arguments of a call that may begin on the thread that read its request.
 const ARGUMENTS_HERE_BYTES_MAX: u64 = 16 << 10;
 
-/// Whether a call may have its first turn on this thread: it is small, and its client waits for nothing else. The reply to a request that
-/// makes a task does not wait for the task's guest.
+/// Whether a call may have its first turn on this thread: it is small, and its client waits for nothing else. The reply
+/// to a request that makes a task does not wait for the task's guest.
 pub(super) fn may_begin_here(spec: &CallSpec) -> bool {
     matches!(spec.operation, Operation::CallTool { .. })
         && spec.facts.task_id.is_none()

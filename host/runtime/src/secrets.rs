@@ -1,7 +1,8 @@
-//! Secrets on their way: values take the place of placeholders in a request, and placeholders that of values in its answer.
+//! Secrets on their way: values take the place of placeholders in a request, and placeholders that of values in its
+//! answer.
 //!
-//! Owns the finding of placeholders. Must not know where secrets are kept. Invariant: a value goes
-//! to a destination that it is bound to, in a place that it is bound to, or nowhere; a guest sees placeholders only, also in answers.
+//! Owns the finding of placeholders. Must not know where secrets are kept. Invariant: a value goes to a destination
+//! that it is bound to, in a place that it is bound to, or nowhere; a guest sees placeholders only, also in answers.
 
 mod inject;
 mod scrub;
@@ -41,7 +42,8 @@ impl Target<'_> {
     }
 }
 
-/// The first placeholder at or after `from`: where it is, and whose name it has. In a URL, `{`, `:` and `}` may be percent-encoded.
+/// The first placeholder at or after `from`: where it is, and whose name it has. In a URL, `{`, `:` and `}` may be
+/// percent-encoded.
 fn find(text: &[u8], from: usize) -> Option<(Range<usize>, &str)> {
     let mut at = from;
     loop {

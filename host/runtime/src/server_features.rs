@@ -1,7 +1,7 @@
 //! Resources, prompts and completions that come out of a guest: made into the domain's values and checked on the way.
 //!
-//! Owns that border, at load (what is declared) and in a call (what is returned). Invariant: as for outputs of tools: what passes
-//! is well-formed and within the call's size.
+//! Owns that border, at load (what is declared) and in a call (what is returned). Invariant: as for outputs of tools:
+//! what passes is well-formed and within the call's size.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Skills (SEP-2640) that a component carries: instructions for agents, with the files that they name.
 //!
-//! Owns the section that holds them, what a component may carry of them, and what clients read of them, which the host answers without a
-//! guest. Must not read YAML: a frontmatter is what the build made of it, and clients compare it with the instructions. Invariants: every
-//! file has a URI below its plugin's name, so that two plugins never have the same; what is read is what was listed with its digest.
+//! Owns the section that holds them, what a component may carry of them, and what clients read of them, which the host
+//! answers without a guest. Must not read YAML: a frontmatter is what the build made of it, and clients compare it with
+//! the instructions. Invariants: every file has a URI below its plugin's name, so that two plugins never have the same;
+//! what is read is what was listed with its digest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +99,8 @@ pub(super) fn read(component: &[u8]) -> Result<Skills, String> {
 }
 
 impl Skills {
-    /// Takes a section: the length of its index in four bytes, the least significant first, the index, and the files one behind the other.
+    /// Takes a section: the length of its index in four bytes, the least significant first, the index, and the files
+    /// one behind the other.
     fn take(&mut self, section: &[u8]) -> Result<(), String> {
         let (length, rest) = section.split_first_chunk::<4>().ok_or(CUT_OFF)?;
         let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);

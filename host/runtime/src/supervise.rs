@@ -1,7 +1,7 @@
 //! Watches a guest from outside: its CPU time, its wall clock, and its unsent events.
 //!
-//! Owns the one place where a guest is polled. Invariant: every guest comes back here at least once per epoch tick, and nothing
-//! that it does can move the two budgets.
+//! Owns the one place where a guest is polled. Invariant: every guest comes back here at least once per epoch tick, and
+//! nothing that it does can move the two budgets.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What guests of WASI 0.3 may import beside all of 0.2.
 //!
-//! Owns which of its interfaces there are, and what stands before some of their functions, as in 0.2. Must not decide what is granted:
-//! clocks, randomness, variables and outgoing requests come from the same context of the call as those of 0.2, and sockets are refused
-//! by it. Invariant: nothing of 0.3 reaches more than 0.2 does. Its files are not here: the quotas of directories count what goes
-//! through 0.2.
+//! Owns which of its interfaces there are, and what stands before some of their functions, as in 0.2. Must not decide
+//! what is granted: clocks, randomness, variables and outgoing requests come from the same context of the call as those
+//! of 0.2, and sockets are refused by it. Invariant: nothing of 0.3 reaches more than 0.2 does. Its files are not here:
+//! the quotas of directories count what goes through 0.2.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;

@@ -1,7 +1,7 @@
 //! What a guest perceives of time, chance and its own printing.
 //!
-//! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything random comes
-//! from the call's seed, and no clock is finer than a millisecond.
+//! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything
+//! random comes from the call's seed, and no clock is finer than a millisecond.
 
 use std::collections::VecDeque;
 use std::io;
@@ -126,8 +126,8 @@ impl StderrTail {
     }
 }
 
-/// A guest's stdout or stderr: shown to the operator at debug level up to a limit, then swallowed. Writing never fails, so that
-/// a talkative guest does not trap.
+/// A guest's stdout or stderr: shown to the operator at debug level up to a limit, then swallowed. Writing never fails,
+/// so that a talkative guest does not trap.
 #[derive(Clone)]
 pub(super) struct Printed {
     line: Arc<Mutex<PrintedLine>>,

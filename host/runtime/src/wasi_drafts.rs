@@ -1,8 +1,9 @@
-//! Interfaces of WASI that are still drafts, in the versions that components are built with: `wasi:config`, `wasi:keyvalue` and
-//! `wasi:logging`.
+//! Interfaces of WASI that are still drafts, in the versions that components are built with: `wasi:config`,
+//! `wasi:keyvalue` and `wasi:logging`.
 //!
-//! Owns their bindings. A draft fits no other version, so each one has its name here, and its types. Invariant: a guest reaches through
-//! them what it reaches through `bulkhead:plugin` and nothing else: its settings, its own values within their quota, and its log.
+//! Owns their bindings. A draft fits no other version, so each one has its name here, and its types. Invariant: a guest
+//! reaches through them what it reaches through `bulkhead:plugin` and nothing else: its settings, its own values within
+//! their quota, and its log.
 
 mod config;
 mod keyvalue;

@@ -1,9 +1,10 @@
 //! Which WASI a component needs, read off its sections before anything is compiled.
 //!
-//! Owns the line between components of WASI 0.2, which every host takes, and those of WASI 0.3, which the operator allows for each plugin.
-//! Must not judge whether a component is valid: what cannot be read here, the compiler refuses. Invariants: a component passes as one of
-//! 0.2 only if it has nothing of 0.3 that this reader knows, and the engine of 0.2 has none of it either; whatever a component is made
-//! of, reading it takes little memory and no deep stack, since it is read inside the host.
+//! Owns the line between components of WASI 0.2, which every host takes, and those of WASI 0.3, which the operator
+//! allows for each plugin. Must not judge whether a component is valid: what cannot be read here, the compiler refuses.
+//! Invariants: a component passes as one of 0.2 only if it has nothing of 0.3 that this reader knows, and the engine of
+//! 0.2 has none of it either; whatever a component is made of, reading it takes little memory and no deep stack, since
+//! it is read inside the host.
 
 use wasmparser::{
     CanonicalFunction, CanonicalOption, Chunk, ComponentAlias, ComponentDefinedType, ComponentExternalKind,
@@ -28,18 +29,19 @@ const KEY: &str = "wasi = \"0.3\"";
 /// Interfaces of WASI 0.3 that a plugin may import, as they begin.
 const OFFERED: [&str; 5] = ["wasi:cli/", "wasi:clocks/", "wasi:http/", "wasi:random/", "wasi:sockets/"];
 
-/// Component instances of one call that can be asleep in the middle of a function, each on a stack of its own. Stops a component of
-/// many parts from taking the stacks of other calls.
+/// Component instances of one call that can be asleep in the middle of a function, each on a stack of its own. Stops a
+/// component of many parts from taking the stacks of other calls.
 pub(super) const PARTS_MAX: u64 = 6;
 
 /// Components inside components that are looked into; the compiler takes fewer.
 const NESTING_MAX: usize = 32;
 /// Components that one component can name. Stops a list of millions; the compiler takes fewer than 1024.
 const COMPONENTS_MAX: usize = 4096;
-/// Types inside types that are looked into. Stops the reader of types, which goes down into each, from using up its stack.
+/// Types inside types that are looked into. Stops the reader of types, which goes down into each, from using up its
+/// stack.
 const TYPE_NESTING_MAX: usize = 100;
-/// Bytes of a section of types that are looked into; that of a large component has some ten thousand. Stops types that take a hundred
-/// times their size while they are read.
+/// Bytes of a section of types that are looked into; that of a large component has some ten thousand. Stops types that
+/// take a hundred times their size while they are read.
 const TYPES_BYTES_MAX: usize = 1 << 20;
 /// Imports that are named in a refusal.
 const ABSENT_MAX: usize = 16;
@@ -298,14 +300,15 @@ impl Reader {
     }
 }
 
-/// Whether reading a section of types takes little. A type inside another one begins with one of two pairs of bytes, so that there are
-/// no more levels than such pairs.
+/// Whether reading a section of types takes little. A type inside another one begins with one of two pairs of bytes, so
+/// that there are no more levels than such pairs.
 fn is_easily_read(types: &[u8]) -> bool {
     let inner = types.windows(2).filter(|pair| matches!(pair, [0x01, 0x41 | 0x42])).count();
     types.len() <= TYPES_BYTES_MAX && inner < TYPE_NESTING_MAX
 }
 
-/// Whether every section of types, also of the components inside, takes little to read ([`is_easily_read`]), and all of them together do.
+/// Whether every section of types, also of the components inside, takes little to read ([`is_easily_read`]), and all of
+/// them together do.
 pub(super) fn has_plain_types(component: &[u8]) -> bool {
     let mut bytes = 0_usize;
     Parser::new(0).parse_all(component).map_while(Result::ok).all(|payload| match payload {

@@ -1,9 +1,9 @@
 //! Components at their sources: names, transfers to and from OCI registries, and signatures.
 //!
-//! Owns what an operator or an author types for a component, the layout of artifacts, the distribution API, credentials of registries,
-//! and the keys that sign. Must not decide whom to trust, nor know what becomes of a component, nor need an engine: the authors'
-//! program is made of it as well. Invariant: a transfer is bounded in bytes and in time, and reaches no private address that was not
-//! named; neither a source nor an origin nor an error holds a credential.
+//! Owns what an operator or an author types for a component, the layout of artifacts, the distribution API, credentials
+//! of registries, and the keys that sign. Must not decide whom to trust, nor know what becomes of a component, nor need
+//! an engine: the authors' program is made of it as well. Invariant: a transfer is bounded in bytes and in time, and
+//! reaches no private address that was not named; neither a source nor an origin nor an error holds a credential.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -103,7 +103,8 @@ impl Default for FetchOptions {
 }
 
 impl FetchOptions {
-    /// Whether the operator takes it on themselves that everybody on the way can read and change what goes to a registry.
+    /// Whether the operator takes it on themselves that everybody on the way can read and change what goes to a
+    /// registry.
     pub fn is_plain(&self, host: &str) -> bool {
         self.plain_http_hosts.iter().any(|named| named == host)
     }

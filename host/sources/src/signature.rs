@@ -1,8 +1,9 @@
 //! Detached signatures: the text file beside a component, and the keys that write it.
 //!
-//! A `.sig` file begins with the line `bulkhead-signature-v1`. Every other line is one signature, its fields separated by spaces:
-//! `ed25519`, the id of the key, the SHA-256 of the component, the SHA-256 of the WIT file beside it (`-`: that is not signed), and
-//! the signature in base64. Signed is the text [`message`], which names what it is, so that no signature of something else fits.
+//! A `.sig` file begins with the line `bulkhead-signature-v1`. Every other line is one signature, its fields separated
+//! by spaces: `ed25519`, the id of the key, the SHA-256 of the component, the SHA-256 of the WIT file beside it (`-`:
+//! that is not signed), and the signature in base64. Signed is the text [`message`], which names what it is, so that no
+//! signature of something else fits.
 
 use std::path::{Path, PathBuf};
 
@@ -91,7 +92,8 @@ impl SigningKey {
         PublicKey::Ed25519(key)
     }
 
-    /// The text of a `.sig` file with this key's signature, and those of other keys over the same in the text that was there.
+    /// The text of a `.sig` file with this key's signature, and those of other keys over the same in the text that was
+    /// there.
     pub fn sign(&self, component: Digest, wit: Option<Digest>, before: Option<&str>) -> String {
         let id = self.public().id();
         let over = format!("{component} {}", wit.map_or_else(|| "-".to_owned(), |wit| wit.to_string()));

@@ -1,7 +1,7 @@
 //! The client of fetches, and what its failures are called.
 //!
-//! Owns what the settings of the operator mean for it. Must not know what is fetched. Invariant: no error and no log holds the query of
-//! an address, where storage services put theirs.
+//! Owns what the settings of the operator mean for it. Must not know what is fetched. Invariant: no error and no log
+//! holds the query of an address, where storage services put theirs.
 
 use std::sync::Arc;
 

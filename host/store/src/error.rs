@@ -6,8 +6,8 @@ pub enum Error {
     /// Another writer changed the record first: read again and decide again.
     #[error("the record is at another revision")]
     Conflict,
-    /// An append does not go on from what is there: the task is gone or over, or another life of its call writes the journal. To try
-    /// again makes no sense.
+    /// An append does not go on from what is there: the task is gone or over, or another life of its call writes the
+    /// journal. To try again makes no sense.
     #[error("another life of the call writes its journal")]
     Fenced,
     /// The id or the alias is taken.
@@ -25,8 +25,8 @@ pub enum Error {
     /// The engine failed.
     #[error("storage failed: {0}")]
     Engine(String),
-    /// What is written to belongs to another host by now, or this one was declared dead. Nothing was written, and to try again makes no
-    /// sense: stop.
+    /// What is written to belongs to another host by now, or this one was declared dead. Nothing was written, and to
+    /// try again makes no sense: stop.
     #[error("another host has it by now")]
     Lost,
     /// The engine cannot be reached at the moment, and nothing was written.

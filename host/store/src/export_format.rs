@@ -1,7 +1,8 @@
 //! A store as lines of JSON, the same for every engine.
 //!
-//! Owns the format of an export: one JSON object a line. Must not know an engine. Invariant: what one engine has written, every other one
-//! reads, and writes again as the same lines behind the first; what could not be read is named in it.
+//! Owns the format of an export: one JSON object a line. Must not know an engine. Invariant: what one engine has
+//! written, every other one reads, and writes again as the same lines behind the first; what could not be read is named
+//! in it.
 
 use std::io::{BufRead, Write};
 

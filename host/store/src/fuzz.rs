@@ -7,8 +7,8 @@ use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
 
-/// Reads a record of a task and one of an output, as they are and with a checksum that is right. What can be read is written again,
-/// openly and sealed, and reads the same.
+/// Reads a record of a task and one of an output, as they are and with a checksum that is right. What can be read is
+/// written again, openly and sealed, and reads the same.
 pub fn records(data: &[u8]) -> bool {
     let mut sealed = data.to_vec();
     sealed.extend(crc32fast::hash(data).to_le_bytes());

@@ -1,8 +1,9 @@
 //! PORT: hosts that share a store.
 //!
-//! Owns what a host has to know of the others: whether it is still one of them, what they have changed of its tasks, and which tasks they
-//! have left. Must not know what a task is about. Invariants: a host that the others have declared dead writes nothing, whatever it believes
-//! itself; what another host tells is a reason to read again, never the truth.
+//! Owns what a host has to know of the others: whether it is still one of them, what they have changed of its tasks,
+//! and which tasks they have left. Must not know what a task is about. Invariants: a host that the others have declared
+//! dead writes nothing, whatever it believes itself; what another host tells is a reason to read again, never the
+//! truth.
 
 use async_trait::async_trait;
 
@@ -117,13 +118,14 @@ pub trait HostStore: TaskStore {
         false
     }
 
-    /// The name under which this host holds tasks, another one after each [`HostStore::rejoin`]. `None`: the host names itself.
+    /// The name under which this host holds tasks, another one after each [`HostStore::rejoin`]. `None`: the host names
+    /// itself.
     fn node(&self) -> Option<NodeId> {
         None
     }
 
-    /// Returns once this host is none of those that share the store any more, because it did not renew its lease in time. Everything is
-    /// refused with [`Error::Lost`] from then on.
+    /// Returns once this host is none of those that share the store any more, because it did not renew its lease in
+    /// time. Everything is refused with [`Error::Lost`] from then on.
     async fn lost(&self) {
         std::future::pending().await
     }
@@ -133,18 +135,20 @@ pub trait HostStore: TaskStore {
         Ok(())
     }
 
-    /// Returns when another host has changed some task, as soon as that is known. To be taken for a hint: it may not come.
+    /// Returns when another host has changed some task, as soon as that is known. To be taken for a hint: it may not
+    /// come.
     async fn news(&self) {
         std::future::pending().await
     }
 
-    /// Tasks that this host holds and others have changed, at most so many; each is given until the call after this one.
+    /// Tasks that this host holds and others have changed, at most so many; each is given until the call after this
+    /// one.
     async fn changed_by_others(&self, _count_max: usize) -> Result<Changed, Error> {
         Ok(Changed::Tasks(Vec::new()))
     }
 
-    /// Sends a message to another host that lives, or to all others. It arrives soon or never, maybe twice; one that waits for too many before
-    /// it is dropped. [`Error::Quota`] when it is longer than [`MESSAGE_BYTES_MAX`].
+    /// Sends a message to another host that lives, or to all others. It arrives soon or never, maybe twice; one that
+    /// waits for too many before it is dropped. [`Error::Quota`] when it is longer than [`MESSAGE_BYTES_MAX`].
     async fn send_message(&self, _to: Option<NodeId>, _message: Vec<u8>) -> Result<(), Error> {
         Ok(())
     }
@@ -154,8 +158,8 @@ pub trait HostStore: TaskStore {
         Ok(Vec::new())
     }
 
-    /// Takes tasks that are not over and that no living host holds, oldest first, but none of these versions. Each has this lease and a new
-    /// revision, but a dormant one: that is held from now on, and as it was.
+    /// Takes tasks that are not over and that no living host holds, oldest first, but none of these versions. Each has
+    /// this lease and a new revision, but a dormant one: that is held from now on, and as it was.
     async fn claim_free(
         &self,
         _lease: Lease,
@@ -165,8 +169,9 @@ pub trait HostStore: TaskStore {
         Ok(Vec::new())
     }
 
-    /// Counts tasks of this host beside those of the others, in one atomic step: within their limits, a request is granted only if there is
-    /// room over all hosts. What a host counted is forgotten when it leaves, or is declared dead.
+    /// Counts tasks of this host beside those of the others, in one atomic step: within their limits, a request is
+    /// granted only if there is room over all hosts. What a host counted is forgotten when it leaves, or is declared
+    /// dead.
     async fn hold(&self, changes: Vec<HeldChange>) -> Result<Vec<HeldOutcome>, Error> {
         let granted = |change: &HeldChange| HeldOutcome {
             more: change.more.iter().map(|_| Ok(())).collect(),
@@ -180,8 +185,9 @@ pub trait HostStore: TaskStore {
         std::future::pending().await
     }
 
-    /// Returns when rows of this kind may have changed since the store was at that [generation](crate::RowStore::generation); gives the
-    /// present one. It comes within about a second of a change that another host made.
+    /// Returns when rows of this kind may have changed since the store was at that
+    /// [generation](crate::RowStore::generation); gives the present one. It comes within about a second of a change
+    /// that another host made.
     async fn rows_changed(&self, _kind: RowKind, _since: Option<u64>) -> Option<u64> {
         std::future::pending().await
     }

@@ -1,8 +1,9 @@
 //! PORT: the journal of a task's call, beside its record.
 //!
-//! Owns what a journal is to a store: a stream of bytes that grows, or is replaced as a whole, and a head that says how far it got and
-//! which life of the call may go on with it. Must not know what the bytes say. Invariant: a piece of a journal is on disk in the same step
-//! as the effect that it tells of, and an append is taken only where it goes on from what is there: another life of the call is fenced.
+//! Owns what a journal is to a store: a stream of bytes that grows, or is replaced as a whole, and a head that says how
+//! far it got and which life of the call may go on with it. Must not know what the bytes say. Invariant: a piece of a
+//! journal is on disk in the same step as the effect that it tells of, and an append is taken only where it goes on
+//! from what is there: another life of the call is fenced.
 
 pub(crate) mod check;
 pub(crate) mod layout;
@@ -35,8 +36,8 @@ impl TaskRef {
     }
 }
 
-/// What a journal is good for. Reasons are the host's own words, at most [`REASON_BYTES_MAX`] of them are kept, and nobody seals them:
-/// they say nothing of what a guest, a client or a person wrote.
+/// What a journal is good for. Reasons are the host's own words, at most [`REASON_BYTES_MAX`] of them are kept, and
+/// nobody seals them: they say nothing of what a guest, a client or a person wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalState {
     /// The call can be brought back to where it was.
@@ -140,13 +141,14 @@ pub struct Append {
     pub head: HeadAfter,
     /// What the bytes have to fit into, beside everything else that is stored; `None`: they are counted, and fit.
     pub caps: Option<StoredCaps>,
-    /// The host of the run. [`Error::Lost`] where another one holds the task. Looked at where the append comes without a change of the
-    /// record, which names its own.
+    /// The host of the run. [`Error::Lost`] where another one holds the task. Looked at where the append comes without
+    /// a change of the record, which names its own.
     pub held_by: Option<NodeId>,
 }
 
 impl Append {
-    /// Takes a journal over for a later run, in the commit of the record that begins it: from then on, no earlier run appends.
+    /// Takes a journal over for a later run, in the commit of the record that begins it: from then on, no earlier run
+    /// appends.
     pub fn resuming(head: &JournalHead, attempt: u32) -> Self {
         let resumes_since_growth = head.resumes_since_growth.saturating_add(1);
         let after = HeadAfter { resumes_since_growth, ..head.unchanged() };
@@ -180,8 +182,8 @@ impl Append {
         u32::try_from(self.bytes.len().div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX)
     }
 
-    /// The head after this append. `record` is the attempt that the task's record says in the same step, where that is known: it has to
-    /// be known where there is no head yet.
+    /// The head after this append. `record` is the attempt that the task's record says in the same step, where that is
+    /// known: it has to be known where there is no head yet.
     ///
     /// # Errors
     ///
@@ -210,9 +212,9 @@ impl Append {
 /// An append that is made in the same step as something else, with the task that it belongs to.
 pub type Beside = (TaskRef, Append);
 
-/// Journals. Besides [`JournalStore::append`], a journal grows with the creation or a commit of its task and with a change of rows. It goes
-/// with its task; at the end of its task, unless that commit appends to it; and with a commit that raises the attempt and does not take
-/// it over.
+/// Journals. Besides [`JournalStore::append`], a journal grows with the creation or a commit of its task and with a
+/// change of rows. It goes with its task; at the end of its task, unless that commit appends to it; and with a commit
+/// that raises the attempt and does not take it over.
 #[async_trait]
 pub trait JournalStore: Send + Sync + 'static {
     /// How far the journal got; `None`: there is none.
@@ -221,10 +223,11 @@ pub trait JournalStore: Send + Sync + 'static {
     /// The whole stream; empty where there is none.
     async fn journal_bytes(&self, requestor: &Requestor, id: TaskId) -> Result<Vec<u8>, Error>;
 
-    /// Appends, durable on return. [`Error::Fenced`]: the task is gone or over, or another life of the call writes its journal;
-    /// [`Error::Lost`]: another host holds the task.
+    /// Appends, durable on return. [`Error::Fenced`]: the task is gone or over, or another life of the call writes its
+    /// journal; [`Error::Lost`]: another host holds the task.
     async fn append(&self, requestor: &Requestor, id: TaskId, append: Append) -> Result<JournalHead, Error>;
 
-    /// Removes a journal that was kept beyond the end of its task. One that is not there, or whose task is not over, is left alone.
+    /// Removes a journal that was kept beyond the end of its task. One that is not there, or whose task is not over, is
+    /// left alone.
     async fn remove_journal(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error>;
 }

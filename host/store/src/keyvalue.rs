@@ -1,9 +1,10 @@
 //! What plugins keep: bytes under keys, for one plugin in one tenant.
 //!
-//! Owns the rows of [`RowKind::KeyValue`]: entries, the pieces of large values, the index of what expires, and the count that
-//! quotas are checked against. Must not know a clock (times come in) or who may keep anything. Invariant: an entry, its pieces and its
-//! place in the index change in one step, and a key begins with tenant and plugin, so that nobody's keys are found by anybody else. Where
-//! a tenant has a sealing key, no value is written in the clear; keys, sizes and times are, which listing and expiry need.
+//! Owns the rows of [`RowKind::KeyValue`]: entries, the pieces of large values, the index of what expires, and the
+//! count that quotas are checked against. Must not know a clock (times come in) or who may keep anything. Invariant: an
+//! entry, its pieces and its place in the index change in one step, and a key begins with tenant and plugin, so that
+//! nobody's keys are found by anybody else. Where a tenant has a sealing key, no value is written in the clear; keys,
+//! sizes and times are, which listing and expiry need.
 
 mod layout;
 #[cfg(test)]
@@ -38,7 +39,8 @@ pub const PAGE_KEYS_MAX: usize = 100;
 const PAGE_ROWS: usize = 128;
 /// Entries that are removed in one step once they have expired.
 const SWEEP_ROWS: usize = 64;
-/// Writers of one key that may get in each other's way before something is wrong: every retry means that another one won.
+/// Writers of one key that may get in each other's way before something is wrong: every retry means that another one
+/// won.
 const CONFLICTS_MAX: u32 = 1_000;
 
 /// Why something was not kept or found.
@@ -131,8 +133,8 @@ impl KeyValues {
         Err(Error::Corrupt("pieces of a kept value are missing".to_owned()))
     }
 
-    /// Keeps a value, durable on return, in the place of the one before; `expires_at` is when it goes away by itself. What is `beside` it
-    /// goes to a task's journal in the same step.
+    /// Keeps a value, durable on return, in the place of the one before; `expires_at` is when it goes away by itself.
+    /// What is `beside` it goes to a task's journal in the same step.
     ///
     /// # Errors
     ///
@@ -149,8 +151,9 @@ impl KeyValues {
         self.write(space, limits, NewEntry { key, value, expires_at }, None, beside).await.map(|_| ())
     }
 
-    /// Keeps a value, durable on return, if what is there is what its writer takes it for; says whether it was. An earlier time to live
-    /// is gone. What is `beside` it goes to a task's journal in the same step, and only if the value was kept.
+    /// Keeps a value, durable on return, if what is there is what its writer takes it for; says whether it was. An
+    /// earlier time to live is gone. What is `beside` it goes to a task's journal in the same step, and only if the
+    /// value was kept.
     ///
     /// # Errors
     ///
@@ -358,7 +361,8 @@ impl KeyValues {
         gone.iter().try_for_each(|(count, gone)| release(count, KeyValueUsage::default(), *gone))
     }
 
-    /// Makes changes if the entry is still the `old` one. Where nobody knows afterwards whether they were made, the space is counted again.
+    /// Makes changes if the entry is still the `old` one. Where nobody knows afterwards whether they were made, the
+    /// space is counted again.
     async fn change(
         &self,
         space: &KeyValueNamespace,

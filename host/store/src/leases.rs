@@ -1,8 +1,9 @@
 //! Which leases are alive, for stores that belong to one process.
 //!
-//! Owns what nodes said about themselves since the store was opened. Must not write anything: a process that can open such a store
-//! knows that every earlier holder is gone, so a lease of an unheard-of node is dead and recovery need not wait for it.
-//! Invariant: a lease that was given since opening is alive until its own time or its node's last heartbeat, whichever is later.
+//! Owns what nodes said about themselves since the store was opened. Must not write anything: a process that can open
+//! such a store knows that every earlier holder is gone, so a lease of an unheard-of node is dead and recovery need not
+//! wait for it. Invariant: a lease that was given since opening is alive until its own time or its node's last
+//! heartbeat, whichever is later.
 
 use std::collections::HashMap;
 
@@ -28,8 +29,8 @@ impl Leases {
         *reach = until.max(*reach);
     }
 
-    /// Whether another host holds a task than the one that a write names. One that was released, or whose holder is gone, may be written
-    /// to until it is claimed: its run keeps what it has seen, and a host may go on with it.
+    /// Whether another host holds a task than the one that a write names. One that was released, or whose holder is
+    /// gone, may be written to until it is claimed: its run keeps what it has seen, and a host may go on with it.
     pub(super) fn check_holder(&self, holder: Option<Lease>, named: Option<NodeId>) -> Result<(), Error> {
         match named {
             Some(node) if holder.is_some_and(|lease| lease.node != node) && !self.is_gone(holder) => Err(Error::Lost),
@@ -37,7 +38,8 @@ impl Leases {
         }
     }
 
-    /// Whether nobody holds a task for certain, whatever the time: its holder has not been heard of since the store was opened.
+    /// Whether nobody holds a task for certain, whatever the time: its holder has not been heard of since the store was
+    /// opened.
     pub(super) fn is_gone(&self, holder: Option<Lease>) -> bool {
         holder.is_none_or(|lease| !self.nodes.contains_key(&lease.node))
     }

@@ -1,11 +1,11 @@
 //! PORT: where tasks and everything else that must survive live.
 //!
-//! Owns durability and atomicity: when a write returns `Ok`, it is on disk, record, payloads and indexes together. Must not
-//! know the rules of the task life cycle: it compares revisions and counts, nothing more. Invariant: what was acknowledged is
-//! found again, and a key never answers for another requestor.
+//! Owns durability and atomicity: when a write returns `Ok`, it is on disk, record, payloads and indexes together. Must
+//! not know the rules of the task life cycle: it compares revisions and counts, nothing more. Invariant: what was
+//! acknowledged is found again, and a key never answers for another requestor.
 //!
-//! The trait takes data, not closures, so that an engine across machines can stand behind it: nothing here assumes that there
-//! is only one process.
+//! The trait takes data, not closures, so that an engine across machines can stand behind it: nothing here assumes that
+//! there is only one process.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -92,11 +92,12 @@ pub struct Change {
     pub task: Task,
     /// Set with the change that ends the task with an output.
     pub output: Option<Arc<TaskOutput>>,
-    /// Appended to the task's journal, in the same atomic step. A journal is removed with the end of its task, unless the change that ends
-    /// it appends to it; and where the change raises the attempt and does not take it over ([`Append::resuming`]).
+    /// Appended to the task's journal, in the same atomic step. A journal is removed with the end of its task, unless
+    /// the change that ends it appends to it; and where the change raises the attempt and does not take it over
+    /// ([`Append::resuming`]).
     pub journal: Option<Append>,
-    /// The host that makes the change, because it holds the task: a run, or the host that goes on with one, names itself. [`Error::Lost`]
-    /// where another one holds it.
+    /// The host that makes the change, because it holds the task: a run, or the host that goes on with one, names
+    /// itself. [`Error::Lost`] where another one holds it.
     pub held_by: Option<NodeId>,
     pub then: Ownership,
 }
@@ -108,8 +109,8 @@ impl Change {
     }
 }
 
-/// Who holds a task that is not over once it is changed. A lease in the record says that the task runs, and for whom; a task that waits
-/// to go on has none, and is held all the same.
+/// Who holds a task that is not over once it is changed. A lease in the record says that the task runs, and for whom; a
+/// task that waits to go on has none, and is held all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// The holder of the lease; without one, the host that held it before.
@@ -139,9 +140,9 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Writes a new task, its arguments, its indexes and (when `task.alias` is set) its alias, if the caps allow.
     async fn create(&self, creation: Creation) -> Result<Task, Error>;
 
-    /// Replaces a record if it is still at the revision it was read at; returns the record with its new revision. [`Error::Fenced`] when
-    /// what goes to the journal does not go on from what is there; nothing was changed then. [`Error::Lost`] when another host than the
-    /// one that the change names holds the task, at whatever revision.
+    /// Replaces a record if it is still at the revision it was read at; returns the record with its new revision.
+    /// [`Error::Fenced`] when what goes to the journal does not go on from what is there; nothing was changed then.
+    /// [`Error::Lost`] when another host than the one that the change names holds the task, at whatever revision.
     async fn commit(&self, change: Change) -> Result<Task, Error>;
 
     /// The record; `None` when this requestor has no such task. Expiry is the caller's business.
@@ -177,13 +178,14 @@ pub trait TaskStore: Send + Sync + 'static {
         count_max: usize,
     ) -> Result<Vec<Task>, Error>;
 
-    /// Takes over tasks that are not over and that no living host holds (a host lives while the end of the lease that it got the task
-    /// with, or its last heartbeat, is after `now`): each gets `lease` and a new revision in the same atomic step. Gives at most
-    /// `count_max`, in a stable order, strictly after `after`. Paused and queued tasks are claimed too. A store that only one process can
-    /// have open counts leases from before it was opened as not alive, so recovery after a restart does not wait for them.
+    /// Takes over tasks that are not over and that no living host holds (a host lives while the end of the lease that
+    /// it got the task with, or its last heartbeat, is after `now`): each gets `lease` and a new revision in the same
+    /// atomic step. Gives at most `count_max`, in a stable order, strictly after `after`. Paused and queued tasks are
+    /// claimed too. A store that only one process can have open counts leases from before it was opened as not alive,
+    /// so recovery after a restart does not wait for them.
     ///
-    /// A [dormant](Task::dormant_since) task that nobody has held since the store was opened is given as it is, without a write and to
-    /// each host that asks: the first one that goes on with it holds it from then on.
+    /// A [dormant](Task::dormant_since) task that nobody has held since the store was opened is given as it is, without
+    /// a write and to each host that asks: the first one that goes on with it holds it from then on.
     async fn claim(
         &self,
         now: UnixMs,
@@ -195,7 +197,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Extends every lease that `node` holds, without a revision: what it holds is what it claimed or created.
     async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error>;
 
-    /// The ids of tasks whose expiry is at or before `now`, oldest first, at most `count_max`. Walks the expiry index only.
+    /// The ids of tasks whose expiry is at or before `now`, oldest first, at most `count_max`. Walks the expiry index
+    /// only.
     async fn expired(&self, now: UnixMs, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error>;
 
     /// When the next task expires.
@@ -204,8 +207,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Removes a task with everything that belongs to it. Removing what is not there is fine.
     async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error>;
 
-    /// Refuses whatever is new for a tenant from now on, until the store is closed, with [`Error::ReadOnly`]: tasks, and rows
-    /// whose keys say whose they are. What was asked for before is done when this returns.
+    /// Refuses whatever is new for a tenant from now on, until the store is closed, with [`Error::ReadOnly`]: tasks,
+    /// and rows whose keys say whose they are. What was asked for before is done when this returns.
     async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error>;
 
     /// The ids of tasks of a tenant, at most `count_max`, also of those whose records cannot be read.
@@ -261,7 +264,8 @@ pub enum RowKind {
     GuestSecret = b'Q',
     /// The keys that tenants' data is sealed with, each sealed with a key of the operator's: tenant → sealed key.
     TenantKey = b'W',
-    /// Single-use tokens that were used: see [`replay_guard`]. And what tenants used, and how tools were called, by day: see [`usage_days`].
+    /// Single-use tokens that were used: see [`replay_guard`]. And what tenants used, and how tools were called, by
+    /// day: see [`usage_days`].
     UsedToken = b'R',
     /// Sessions of browsers at the dashboard: digest of the cookie and whose session it is → state.
     BrowserSession = b'H',
@@ -341,11 +345,13 @@ pub trait RowStore: Send + Sync + 'static {
     /// The value.
     async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Writes a row, durable on return; [`Error::Quota`] when the key or the value is too long. With `absent_only` an existing row is [`Error::Exists`].
+    /// Writes a row, durable on return; [`Error::Quota`] when the key or the value is too long. With `absent_only` an
+    /// existing row is [`Error::Exists`].
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error>;
 
-    /// Writes and removes several rows of a kind in one atomic step, durable on return, if each row of `expected` is still what it
-    /// was read as, else [`Error::Conflict`]. What is `beside` them goes to a task's journal in the same step, else [`Error::Fenced`].
+    /// Writes and removes several rows of a kind in one atomic step, durable on return, if each row of `expected` is
+    /// still what it was read as, else [`Error::Conflict`]. What is `beside` them goes to a task's journal in the same
+    /// step, else [`Error::Fenced`].
     async fn change_rows(
         &self,
         kind: RowKind,
@@ -357,13 +363,14 @@ pub trait RowStore: Send + Sync + 'static {
     /// Removes a row; an absent one is fine.
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error>;
 
-    /// A number that was counted up before the writer of any change of rows of this kind heard of it: as long as it stays the same,
-    /// reading again gives the same. `None` where rows may change without this process.
+    /// A number that was counted up before the writer of any change of rows of this kind heard of it: as long as it
+    /// stays the same, reading again gives the same. `None` where rows may change without this process.
     fn generation(&self, _kind: RowKind) -> Option<u64> {
         None
     }
 
-    /// The key with which writers of a tenant's rows seal the values; `None` where nothing is sealed. A first key is durable on return.
+    /// The key with which writers of a tenant's rows seal the values; `None` where nothing is sealed. A first key is
+    /// durable on return.
     async fn sealing_key(&self, _tenant: TenantId) -> Result<Option<SealingKey>, Error> {
         Ok(None)
     }

@@ -1,7 +1,8 @@
-//! The store in memory, for tests, simulations and calls without a data directory: the same answers as on disk, and failures on demand.
+//! The store in memory, for tests, simulations and calls without a data directory: the same answers as on disk, and
+//! failures on demand.
 //!
-//! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance suite cannot
-//! tell it from the store on disk.
+//! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance
+//! suite cannot tell it from the store on disk.
 
 mod faults;
 mod journals;
@@ -75,8 +76,8 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// What was looked for under one requestor's name, in order, since this was asked last: a search that depends on what others have
-    /// would show here.
+    /// What was looked for under one requestor's name, in order, since this was asked last: a search that depends on
+    /// what others have would show here.
     pub fn take_looks(&self) -> Vec<(&'static str, Requestor)> {
         std::mem::take(&mut self.state.lock().looks)
     }

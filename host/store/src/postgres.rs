@@ -1,12 +1,13 @@
 //! The store on PostgreSQL: one host on one schema of a database, or several that share it.
 //!
-//! Owns the tables, the sessions and the one writer of this host. Only this module and its children import `tokio_postgres`. Must not write past a host
-//! that has taken the schema over, and must not let a password or an address into a log. Invariant: an acknowledged write is durable at
-//! the server (which is refused if it would lose one in a crash), and a reader sees nothing that is not.
+//! Owns the tables, the sessions and the one writer of this host. Only this module and its children import
+//! `tokio_postgres`. Must not write past a host that has taken the schema over, and must not let a password or an
+//! address into a log. Invariant: an acknowledged write is durable at the server (which is refused if it would lose one
+//! in a crash), and a reader sees nothing that is not.
 //!
-//! Who has stored how much, which leases live and which tenants are blocked is counted in this process, as with sled: the fence sees to it
-//! that no other one writes. Where hosts share a schema, each has a fence of its own, and what has to be known of the others is in the tables:
-//! see [`hosts`].
+//! Who has stored how much, which leases live and which tenants are blocked is counted in this process, as with sled:
+//! the fence sees to it that no other one writes. Where hosts share a schema, each has a fence of its own, and what has
+//! to be known of the others is in the tables: see [`hosts`].
 
 mod address;
 mod check;
@@ -142,8 +143,8 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] when the server cannot be reached, [`Error::Locked`] when another host has the schema, [`Error::Sealed`]
-    /// when a key is missing; else a sentence that says what to change.
+    /// [`Error::Unavailable`] when the server cannot be reached, [`Error::Locked`] when another host has the schema,
+    /// [`Error::Sealed`] when a key is missing; else a sentence that says what to change.
     pub async fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
         let (connection, facts) = prepare(&options).await?;
         let PostgresOptions { address, schema, keys, dialer, host } = options;
@@ -192,7 +193,8 @@ impl PostgresStore {
         OPERATIONS_WAITING_MAX.saturating_sub(self.operations.capacity())
     }
 
-    /// Writes the tables anew, so that no byte of what was removed is left in them. Others wait meanwhile, for as long as that takes.
+    /// Writes the tables anew, so that no byte of what was removed is left in them. Others wait meanwhile, for as long
+    /// as that takes.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! A PostgreSQL server for tests: Debian's, as an ordinary user, on a socket in a folder of its own.
 //!
-//! Owns the server's process and its folder; both are gone when the test process is, however that ends. Must not touch a server of the
-//! machine. Invariant: it is durable as an operator's has to be, but in memory where the machine has a file system there.
+//! Owns the server's process and its folder; both are gone when the test process is, however that ends. Must not touch
+//! a server of the machine. Invariant: it is durable as an operator's has to be, but in memory where the machine has a
+//! file system there.
 
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -26,7 +27,8 @@ const PROGRAMS: &str = "XTASK_POSTGRES_PROGRAMS";
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Runs the server until its standard input ends; then it is stopped at once, and all that it wrote goes, unless that is `keep`.
+/// Runs the server until its standard input ends; then it is stopped at once, and all that it wrote goes, unless that
+/// is `keep`.
 const RUN: &str = r#"
 trap '' INT TERM HUP
 programs=$1; folder=$2; shift 2
@@ -48,8 +50,8 @@ pub struct PostgresServer {
     child: Mutex<Option<Child>>,
 }
 
-/// The server that the tests of a process share. `None`: there is no PostgreSQL to be had, which is an error where it is required
-/// (`XTASK_POSTGRES=required`).
+/// The server that the tests of a process share. `None`: there is no PostgreSQL to be had, which is an error where it
+/// is required (`XTASK_POSTGRES=required`).
 pub fn shared() -> Option<&'static PostgresServer> {
     static SERVER: OnceLock<Option<PostgresServer>> = OnceLock::new();
     SERVER.get_or_init(|| PostgresServer::start(&[])).as_ref()
@@ -261,7 +263,8 @@ fn unpacked() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/postgresql")
 }
 
-/// The folder with `initdb` and `postgres`: one that is named, those of the machine, or Debian's packages unpacked below `target`.
+/// The folder with `initdb` and `postgres`: one that is named, those of the machine, or Debian's packages unpacked
+/// below `target`.
 fn programs() -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if let Some(named) = std::env::var_os(PROGRAMS) {

@@ -1,7 +1,8 @@
 //! A power cut for tests: what a process did not sync is forgotten.
 //!
-//! Owns the way to the library of `sled/tests/power_cut.c`, which a process is started with, and what of its second disk is left when it
-//! was killed. Must not know what anybody writes. Invariant: what a life did not sync is in no later one.
+//! Owns the way to the library of `sled/tests/power_cut.c`, which a process is started with, and what of its second
+//! disk is left when it was killed. Must not know what anybody writes. Invariant: what a life did not sync is in no
+//! later one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,8 +29,8 @@ pub(crate) fn compile(dir: &Path, source: &str, options: &[&str]) -> Result<Path
     Ok(made)
 }
 
-/// The environment of a process that writes below `root`, and whose second disk is the folder `disk`, which has to be empty. With `early`,
-/// some writes reach it without a sync.
+/// The environment of a process that writes below `root`, and whose second disk is the folder `disk`, which has to be
+/// empty. With `early`, some writes reach it without a sync.
 pub fn environment(library: &Path, root: &Path, disk: &Path, early: bool) -> Vec<(&'static str, OsString)> {
     let mut variables = [("LD_PRELOAD", library), ("POWER_CUT_ROOT", root), ("POWER_CUT_DISK", disk)]
         .map(|(name, path)| (name, path.as_os_str().to_owned()))

@@ -1,9 +1,10 @@
 //! Versioned bytes: how tasks and outputs look on disk.
 //!
-//! Owns the envelope (version byte, body, checksum) and the choice of the version. Must not know any engine or key. Invariant:
-//! decoding is total: whatever the bytes are, the answer is a value or an [`Error`], never a panic.
+//! Owns the envelope (version byte, body, checksum) and the choice of the version. Must not know any engine or key.
+//! Invariant: decoding is total: whatever the bytes are, the answer is a value or an [`Error`], never a panic.
 //!
-//! A new member of [`Task`] is a new [`Format`] from the first release on: what was written in another one is still read.
+//! A new member of [`Task`] is a new [`Format`] from the first release on: what was written in another one is still
+//! read.
 
 mod output;
 mod repr;
@@ -23,7 +24,8 @@ use self::task::{StoredTask, TaskRepr};
 use super::Error;
 use bulkhead_domain::task::{Task, TaskOutput};
 
-/// What everything in the store begins with. Builds before 0.1.0 wrote the numbers below it, in other layouts: they are refused by name.
+/// What everything in the store begins with. Builds before 0.1.0 wrote the numbers below it, in other layouts: they are
+/// refused by name.
 pub(super) const VERSION: u8 = 5;
 const CHECKSUM_BYTES: usize = 4;
 

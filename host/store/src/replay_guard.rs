@@ -1,8 +1,8 @@
 //! Ids that are good for one use.
 //!
-//! Owns the rows of [`RowKind::UsedToken`]: one for each id that was used, and the index of when they expire. Must not know what an
-//! id is for. Invariant: of all uses of an id before its end, one is told that it is the first; another requestor's id of the same
-//! bytes is another id.
+//! Owns the rows of [`RowKind::UsedToken`]: one for each id that was used, and the index of when they expire. Must not
+//! know what an id is for. Invariant: of all uses of an id before its end, one is told that it is the first; another
+//! requestor's id of the same bytes is another id.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! The store on one machine: sled 0.34, by the rules under which it loses nothing.
 //!
-//! Owns the data directory's folder `store`. Only this module and its children import sled. Must not let anybody but the
-//! committer's thread write. Invariant: an acknowledged write is on disk (not merely with the operating system), and
-//! a reader sees nothing that is not.
+//! Owns the data directory's folder `store`. Only this module and its children import sled. Must not let anybody but
+//! the committer's thread write. Invariant: an acknowledged write is on disk (not merely with the operating system),
+//! and a reader sees nothing that is not.
 //!
-//! The rules, each of which stands for a way in which sled loses data or hangs: one thread writes, a batch per group; what sled
-//! writes to its log is synced before sled counts on it; `flush` and then `sync_data` on the database file, before anybody is
-//! told; no `flush_async`, `watch_prefix` or merge operator; one tree; values of at most 4,000 bytes; a probe before opening; free
-//! space before writing.
+//! The rules, each of which stands for a way in which sled loses data or hangs: one thread writes, a batch per group;
+//! what sled writes to its log is synced before sled counts on it; `flush` and then `sync_data` on the database file,
+//! before anybody is told; no `flush_async`, `watch_prefix` or merge operator; one tree; values of at most 4,000 bytes;
+//! a probe before opening; free space before writing.
 
 mod backup;
 mod change_capture;
@@ -148,14 +148,14 @@ impl SledStore {
         OPERATIONS_WAITING_MAX.saturating_sub(self.permits.available_permits())
     }
 
-    /// Opens the store of a data directory, creating it if there is none. Takes as long as reading the database once: call it
-    /// where blocking is fine.
+    /// Opens the store of a data directory, creating it if there is none. Takes as long as reading the database once:
+    /// call it where blocking is fine.
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] when another process has the directory, [`Error::Corrupt`] when the database is damaged, older than
-    /// what was acknowledged, or not the one that belongs here, [`Error::Sealed`] when a key is missing, [`Error::Unreleased`] when a
-    /// build before 0.1.0 wrote it.
+    /// [`Error::Locked`] when another process has the directory, [`Error::Corrupt`] when the database is damaged, older
+    /// than what was acknowledged, or not the one that belongs here, [`Error::Sealed`] when a key is missing,
+    /// [`Error::Unreleased`] when a build before 0.1.0 wrote it.
     pub fn open(options: SledOptions) -> Result<Arc<Self>, Error> {
         log_sync::check_definition()?;
         let layout = Layout::new(&options.dir);
@@ -287,7 +287,8 @@ impl SledStore {
         }
     }
 
-    /// The tasks that the keys of an index point to, in its order. One that goes away meanwhile does not shorten the page.
+    /// The tasks that the keys of an index point to, in its order. One that goes away meanwhile does not shorten the
+    /// page.
     fn read_tasks(
         &self,
         prefix: &[u8],

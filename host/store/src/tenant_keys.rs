@@ -1,7 +1,8 @@
 //! The keys that tenants' data is sealed with, whichever engine keeps them.
 //!
-//! Owns how a tenant's key is drawn, sealed with the operator's and opened again, and the ones that were needed so far. Must not know
-//! where a row lies, or what is sealed. Invariant: no key that an operator's key does not open is ever used.
+//! Owns how a tenant's key is drawn, sealed with the operator's and opened again, and the ones that were needed so far.
+//! Must not know where a row lies, or what is sealed. Invariant: no key that an operator's key does not open is ever
+//! used.
 
 use std::collections::HashMap;
 

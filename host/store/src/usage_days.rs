@@ -1,8 +1,9 @@
 //! What tenants used and how tools were called, by day.
 //!
-//! Owns one row for each tenant and day (UTC) and one for each tool and day, among those of [`RowKind::UsedToken`]. Must not know who counts,
-//! or when a day begins. Invariant: what was added is added once, and there are at most [`USAGE_DAYS_MAX`] days of a tenant or a tool before
-//! a sweep has been over all of them, and none older than that after it.
+//! Owns one row for each tenant and day (UTC) and one for each tool and day, among those of [`RowKind::UsedToken`].
+//! Must not know who counts, or when a day begins. Invariant: what was added is added once, and there are at most
+//! [`USAGE_DAYS_MAX`] days of a tenant or a tool before a sweep has been over all of them, and none older than that
+//! after it.
 
 use std::sync::Arc;
 
@@ -177,7 +178,8 @@ impl UsageDays {
         self.rows.change_rows(RowKind::UsedToken, expected, vec![(key, Some(after))], None).await
     }
 
-    /// The usage since a day, of one tenant or of all, by tenant and day: at most so many rows, and whether there are more.
+    /// The usage since a day, of one tenant or of all, by tenant and day: at most so many rows, and whether there are
+    /// more.
     ///
     /// # Errors
     ///
@@ -225,7 +227,8 @@ impl UsageDays {
         self.rows.change_rows(RowKind::UsedToken, expected, vec![(key, Some(after))], None).await
     }
 
-    /// How the tools of a plugin were called since a day, by day and tool: at most so many rows, and whether there are more.
+    /// How the tools of a plugin were called since a day, by day and tool: at most so many rows, and whether there are
+    /// more.
     ///
     /// # Errors
     ///
@@ -260,8 +263,8 @@ impl UsageDays {
         }
     }
 
-    /// Looks at the next rows after `place` and removes those that are older than what is kept. Returns where to go on; `None`: all
-    /// were looked at, and the next sweep begins again.
+    /// Looks at the next rows after `place` and removes those that are older than what is kept. Returns where to go on;
+    /// `None`: all were looked at, and the next sweep begins again.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The engine itself: the handle of its callers, and what its subjects share.
 //!
-//! Must not know a subject: each has a file of its own, with what callers can do in it. Invariant: the fields of [`EngineContext`] are
-//! private, so nothing outside of `engine` can go around it.
+//! Must not know a subject: each has a file of its own, with what callers can do in it. Invariant: the fields of
+//! [`EngineContext`] are private, so nothing outside of `engine` can go around it.
 
 mod call;
 pub(crate) mod change;
@@ -118,7 +118,8 @@ pub(crate) struct EngineContext {
 }
 
 impl Tasks {
-    /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::run_maintenance`]. To be made within a runtime.
+    /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::run_maintenance`]. To be made within a
+    /// runtime.
     pub fn new(options: Options) -> Result<Self, Error> {
         let Options { store, executor, health, clock, limits, cpu_weights, instances_max, audit, tracer } = options;
         let resting_max =
@@ -166,8 +167,8 @@ impl Tasks {
         Ok(Self { inner })
     }
 
-    /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version of each
-    /// plugin, in lists and in calls.
+    /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version
+    /// of each plugin, in lists and in calls.
     pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
         self.inner.catalog(requestor)
     }
@@ -203,8 +204,8 @@ impl Tasks {
         self.inner.lists.watch()
     }
 
-    /// What plugins report about the contents of their resources. A subscriber of a resource is told if the report comes from the
-    /// resource's own plugin and [concerns](ResourceUpdate::concerns) the subscriber.
+    /// What plugins report about the contents of their resources. A subscriber of a resource is told if the report
+    /// comes from the resource's own plugin and [concerns](ResourceUpdate::concerns) the subscriber.
     pub fn resource_updates(&self) -> broadcast::Receiver<ResourceUpdate> {
         self.inner.lists.updates()
     }
@@ -224,8 +225,8 @@ impl Tasks {
         self.inner.executor.tool(version, name).await
     }
 
-    /// Does work that grows with what a requestor sent, in the turn of its tenant and at its cost, on threads that serve no connection.
-    /// Nothing comes if the work panics or the host goes down.
+    /// Does work that grows with what a requestor sent, in the turn of its tenant and at its cost, on threads that
+    /// serve no connection. Nothing comes if the work panics or the host goes down.
     pub fn offload<T: Send + 'static>(
         &self,
         requestor: &Requestor,
@@ -283,8 +284,8 @@ fn start_message_workers(io: &Handle) -> Result<MessageWorkers, Error> {
 
 /// Places in the store come back when tasks expire or are deleted.
 const STORED_RETRY_MS: u64 = 60_000;
-/// When to come back to a host that was declared dead, or whose store has not said what came of a write: by then it is one again, and the
-/// store has.
+/// When to come back to a host that was declared dead, or whose store has not said what came of a write: by then it is
+/// one again, and the store has.
 const UNSETTLED_RETRY_MS: u64 = 1_000;
 
 impl EngineContext {

@@ -1,9 +1,9 @@
 //! SHELL: the task engine.
 //!
-//! Owns the running of calls: admission, runs, answers, cancellation, expiry, recovery and drain, and who is told about what.
-//! Must not know a wire name or a transport, nor hold anything that the store does not, except what a running call needs (its
-//! levers, its watchers). Invariant: what changes a task goes through `domain::lifecycle::step` inside one store commit; the
-//! first terminal state wins, and watchers are told after the commit.
+//! Owns the running of calls: admission, runs, answers, cancellation, expiry, recovery and drain, and who is told about
+//! what. Must not know a wire name or a transport, nor hold anything that the store does not, except what a running
+//! call needs (its levers, its watchers). Invariant: what changes a task goes through `domain::lifecycle::step` inside
+//! one store commit; the first terminal state wins, and watchers are told after the commit.
 //!
 //! ```text
 //!  callers        Tasks: a handle, cheap to clone                PlainCall
@@ -21,8 +21,8 @@
 //!  below          store: TaskStore, JournalStore       calls: Executor, CallEvent
 //! ```
 //!
-//! No file of these imports one that imports it, directly or through others. A change goes from `engine` to the store first; then the
-//! watchers tell the run, which acts on its new record.
+//! No file of these imports one that imports it, directly or through others. A change goes from `engine` to the store
+//! first; then the watchers tell the run, which acts on its new record.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 

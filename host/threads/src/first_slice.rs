@@ -1,13 +1,14 @@
-//! The first turn of a call on the thread that read its request: most calls of a small tool are over then, and two changes of threads,
-//! which cost more than the guest, are saved.
+//! The first turn of a call on the thread that read its request: most calls of a small tool are over then, and two
+//! changes of threads, which cost more than the guest, are saved.
 //!
-//! Owns when that is allowed. Must not delay anybody: it is allowed while a guests' thread is free and no guest waits, to fewer calls at
-//! a time than there are threads that read requests, and to no share that had a turn lately that was too long for it. Calls that come
-//! beside each other may begin here too, if their share's turns are so brief that they hold up a thread no longer than reading the request
-//! does. Invariants: the slice ends with the turn, at the next tick at the latest, which is [`FIRST_SLICE_MS_MAX`] away at most, and what is
-//! not over then goes on among the guests; it is charged as any turn. Turns longer than [`SHORT_TURN`] hold such threads for a hundredth of
-//! a share's time at most, because [`PAUSE_FACTOR`] times the length of a long turn has to pass before the share's next slice; beside other
-//! calls the same holds for turns longer than [`BRIEF_TURN`].
+//! Owns when that is allowed. Must not delay anybody: it is allowed while a guests' thread is free and no guest waits,
+//! to fewer calls at a time than there are threads that read requests, and to no share that had a turn lately that was
+//! too long for it. Calls that come beside each other may begin here too, if their share's turns are so brief that they
+//! hold up a thread no longer than reading the request does. Invariants: the slice ends with the turn, at the next tick
+//! at the latest, which is [`FIRST_SLICE_MS_MAX`] away at most, and what is not over then goes on among the guests; it
+//! is charged as any turn. Turns longer than [`SHORT_TURN`] hold such threads for a hundredth of a share's time at
+//! most, because [`PAUSE_FACTOR`] times the length of a long turn has to pass before the share's next slice; beside
+//! other calls the same holds for turns longer than [`BRIEF_TURN`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,18 +1,20 @@
-//! Threads for guests, and for work on messages: one per core, without timers or sockets, which belong to the host's I/O runtime.
+//! Threads for guests, and for work on messages: one per core, without timers or sockets, which belong to the host's
+//! I/O runtime.
 //!
-//! Owns when each guest is polled. Must not know what a guest does nor whose it is: it sees a future and a [`Share`]. Invariants: a
-//! guest is polled by one thread at a time, and in the order of [`FairQueue`]; a guest that was stopped is dropped by the next thread
-//! whose turn is over, however far back it stands.
+//! Owns when each guest is polled. Must not know what a guest does nor whose it is: it sees a future and a [`Share`].
+//! Invariants: a guest is polled by one thread at a time, and in the order of [`FairQueue`]; a guest that was stopped
+//! is dropped by the next thread whose turn is over, however far back it stands.
 //!
-//! A guest that computes comes back at every epoch tick and stands in line again, so a turn is a tick at most. A call that is over
-//! before its first tick pays what any executor costs: one push and one pop under a lock.
+//! A guest that computes comes back at every epoch tick and stands in line again, so a turn is a tick at most. A call
+//! that is over before its first tick pays what any executor costs: one push and one pop under a lock.
 //!
-//! The queue is fair over opaque shares, one for each tenant, and within a share over its parts, one for each requestor, so that
-//! `runtime` does not learn whose call it runs. What is charged is CPU time, by weight. A tick comes early when a call arrives that is
-//! first in line and has nothing running. A call that its client waits for may have its first turn on the thread that read the request
-//! ([`first_slice`]). Timers, DNS and sockets belong to the I/O runtime, so a guest that spins never delays another's wake-up, and a
-//! health check by such a first turn at most. Work on large messages ([`MessageWorkers`]) has a second set of threads with the same
-//! queue, and its time is charged to the share that its tenant's guests have here.
+//! The queue is fair over opaque shares, one for each tenant, and within a share over its parts, one for each
+//! requestor, so that `runtime` does not learn whose call it runs. What is charged is CPU time, by weight. A tick comes
+//! early when a call arrives that is first in line and has nothing running. A call that its client waits for may have
+//! its first turn on the thread that read the request ([`first_slice`]). Timers, DNS and sockets belong to the I/O
+//! runtime, so a guest that spins never delays another's wake-up, and a health check by such a first turn at most. Work
+//! on large messages ([`MessageWorkers`]) has a second set of threads with the same queue, and its time is charged to
+//! the share that its tenant's guests have here.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -43,10 +45,12 @@ pub use pulse::GuestPulse;
 use queue::FairQueue;
 pub use queue::Share;
 
-/// How much nicer guests are than the host's own threads: enough that a health check never queues behind a guest that computes.
+/// How much nicer guests are than the host's own threads: enough that a health check never queues behind a guest that
+/// computes.
 const GUEST_NICENESS: i32 = 5;
 
-/// The least time between two early ticks. A tick is early when a call becomes ready whose share is first and has nothing running.
+/// The least time between two early ticks. A tick is early when a call becomes ready whose share is first and has
+/// nothing running.
 const HURRY_EVERY: Duration = Duration::from_millis(1);
 
 /// How long work on a message is expected to take before it is known.
@@ -131,8 +135,8 @@ struct FinishedSlice {
 }
 
 impl Threads {
-    /// Starts one thread per core. What waits in a guest waits on `io`; `tick` ends the present turn of every guest, and a turn is
-    /// about `turn` long.
+    /// Starts one thread per core. What waits in a guest waits on `io`; `tick` ends the present turn of every guest,
+    /// and a turn is about `turn` long.
     pub fn start(
         io: &tokio::runtime::Handle,
         turn: Duration,
@@ -141,8 +145,8 @@ impl Threads {
         Self::start_with("guest", cores(), io, FairQueue::new(micros(turn)), tick)
     }
 
-    /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn does not delay
-    /// all others. Nothing ends a turn there but the work itself.
+    /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn does not
+    /// delay all others. Nothing ends a turn there but the work itself.
     fn start_message_workers(io: &tokio::runtime::Handle) -> io::Result<Self> {
         Self::start_with("message", cores().max(2), io, FairQueue::secondary(micros(MESSAGE_TURN)), || {})
     }
@@ -210,8 +214,8 @@ impl Threads {
         run(&self.0, share, work)
     }
 
-    /// Ends the threads with every guest that is ready, and waits for turns in progress, for so long at most. Guests hold timers of the
-    /// I/O runtime, which must not be gone before them. Whether all have ended.
+    /// Ends the threads with every guest that is ready, and waits for turns in progress, for so long at most. Guests
+    /// hold timers of the I/O runtime, which must not be gone before them. Whether all have ended.
     pub fn end(&self, within: Duration) -> bool {
         self.0.close();
         (self.0.tick)();
@@ -283,7 +287,8 @@ impl Pool {
         });
     }
 
-    /// Adds a guest to what the threads have to do, and wakes one of them for it; `add` says whether it should not have to wait for one.
+    /// Adds a guest to what the threads have to do, and wakes one of them for it; `add` says whether it should not have
+    /// to wait for one.
     fn add(&self, guest: Arc<Guest>, add: impl FnOnce(&mut RunQueue, Arc<Guest>) -> bool) {
         let mut line = self.line.lock();
         if line.closed {

@@ -1,7 +1,8 @@
 //! Threads for work that grows with a message: parsing it and checking its contents.
 //!
-//! Owns the order of that work and charges its time to the share that asked. Must not know what the work is. Invariants: work of one share
-//! waits behind its own, not in front of that of others; it is done once or, when its caller is gone, not at all.
+//! Owns the order of that work and charges its time to the share that asked. Must not know what the work is.
+//! Invariants: work of one share waits behind its own, not in front of that of others; it is done once or, when its
+//! caller is gone, not at all.
 
 use std::io;
 

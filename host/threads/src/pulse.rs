@@ -1,8 +1,9 @@
 //! Whether the guests' threads go on.
 //!
-//! Owns a no-op that takes its turn among the guests again and again, and the time of its last turn. Must not depend on what else the
-//! host does: neither the store nor a plugin can make it late. Invariant: at most one no-op is in line, so threads that stand still find
-//! no crowd when they go on; guests that compute only delay it by their turns, because its share is never behind theirs.
+//! Owns a no-op that takes its turn among the guests again and again, and the time of its last turn. Must not depend on
+//! what else the host does: neither the store nor a plugin can make it late. Invariant: at most one no-op is in line,
+//! so threads that stand still find no crowd when they go on; guests that compute only delay it by their turns, because
+//! its share is never behind theirs.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Whose turn it is on the guests' threads.
 //!
-//! Owns the order: start-time fair queueing over shares, within a share over its parts, and first come first served within a part. Must
-//! know neither threads nor clocks. Invariants: a ready call is served as long as there is one (no turn is left unused); of two
-//! shares that always have a ready call, neither gets ahead of the other, by weight, by more than one turn a thread, and so with two
-//! parts of one share; a share that was away comes back with the place of those that stayed, neither with saved time nor with a debt
-//! that it has not made.
+//! Owns the order: start-time fair queueing over shares, within a share over its parts, and first come first served
+//! within a part. Must know neither threads nor clocks. Invariants: a ready call is served as long as there is one (no
+//! turn is left unused); of two shares that always have a ready call, neither gets ahead of the other, by weight, by
+//! more than one turn a thread, and so with two parts of one share; a share that was away comes back with the place of
+//! those that stayed, neither with saved time nor with a debt that it has not made.
 
 mod fair_order;
 
@@ -21,7 +21,8 @@ use super::first_slice::{BRIEF_TURN, PAUSE_FACTOR, SHORT_TURN};
 /// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
 const ELSEWHERE_TURNS: u64 = 10;
 
-/// What a call takes its time on the guests' threads from; calls with the same one share it. Says nothing about whose it is.
+/// What a call takes its time on the guests' threads from; calls with the same one share it. Says nothing about whose
+/// it is.
 #[derive(Clone, Debug)]
 pub struct Share {
     facts: Arc<ShareState>,
@@ -42,8 +43,8 @@ struct ShareState {
 }
 
 impl Share {
-    /// Against a share of weight 1, one of weight 3 gets three times as much when there is not enough for both. Weights are 1 to
-    /// [`CPU_WEIGHT_MAX`]; others are taken for the nearest one.
+    /// Against a share of weight 1, one of weight 3 gets three times as much when there is not enough for both. Weights
+    /// are 1 to [`CPU_WEIGHT_MAX`]; others are taken for the nearest one.
     pub fn new(weight: u32) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +86,8 @@ impl Share {
         self.facts.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
     }
 
-    /// Whether a call of it may have its first turn on another thread than the guests'. `is_alone`: no other guest has a turn.
+    /// Whether a call of it may have its first turn on another thread than the guests'. `is_alone`: no other guest has
+    /// a turn.
     pub(super) fn may_begin_elsewhere(&self, is_alone: bool) -> bool {
         let pauses = if is_alone { &self.facts.among_guests_until_us } else { &self.facts.alone_until_us };
         let until_us = pauses.load(Ordering::Relaxed);
@@ -111,7 +113,8 @@ impl Share {
         self.facts.served_us.load(Ordering::Relaxed)
     }
 
-    /// The CPU time that its calls have had on all threads, in microseconds. While some of it is being charged, it may be missing here.
+    /// The CPU time that its calls have had on all threads, in microseconds. While some of it is being charged, it may
+    /// be missing here.
     pub fn used_us(&self) -> u64 {
         self.served_us().saturating_add(self.facts.elsewhere_us.load(Ordering::Relaxed))
     }
@@ -178,8 +181,8 @@ impl<T> FairQueue<T> {
         Self { shares: FairOrder::new(turn_us), len: 0, turn_us, is_secondary: false }
     }
 
-    /// The same order for other work of the same shares, on other threads than the guests'. Each share's time here is its time elsewhere
-    /// for the guests' queue, which alone settles what is owed.
+    /// The same order for other work of the same shares, on other threads than the guests'. Each share's time here is
+    /// its time elsewhere for the guests' queue, which alone settles what is owed.
     pub(super) fn secondary(turn_us: u64) -> Self {
         Self { is_secondary: true, ..Self::new(turn_us) }
     }
@@ -194,7 +197,8 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Puts an item at the end of its part's queue; returns whether its share is now first of all and has nothing running.
+    /// Puts an item at the end of its part's queue; returns whether its share is now first of all and has nothing
+    /// running.
     pub(super) fn push(&mut self, share: &Share, item: T) -> bool {
         let id = share.facts.id;
         let turn_us = self.turn_us;

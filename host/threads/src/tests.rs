@@ -74,7 +74,8 @@ async fn single_call_beside_many_loops_runs_soon() {
         let after = threads.run(&alone, async move { now.load(Ordering::Acquire) }).await.unwrap();
         most = most.max(after - before);
     }
-    // In the order of arrival it would be 500. The one that has the thread ends its turn; more only if this test had to wait.
+    // In the order of arrival it would be 500. The one that has the thread ends its turn; more only if this test had to
+    // wait.
     assert!(most < 100, "{most} turns of others came before");
 }
 
@@ -434,7 +435,8 @@ async fn end_waits_for_a_first_slice() {
     request.join().unwrap();
 }
 
-/// A guest of a host that stops: it computes, sleeps, or does both by turns. It notes each turn that comes when all is over.
+/// A guest of a host that stops: it computes, sleeps, or does both by turns. It notes each turn that comes when all is
+/// over.
 async fn loaded_guest(number: usize, turns: Arc<AtomicUsize>, is_over: Arc<AtomicBool>, late: Arc<AtomicUsize>) {
     let note = || {
         turns.fetch_add(1, Ordering::AcqRel);

@@ -1,8 +1,9 @@
 //! The way of spans to the collector.
 //!
-//! Owns when batches are sent, and what happens to one that the collector does not take: it is tried again so often, with growing
-//! pauses, and then dropped. Meanwhile the queue fills, and what has no room is dropped. Connections go the way of all of the host's own
-//! requests (`net`). Invariant: one batch is on its way at a time, and each is settled with the queue.
+//! Owns when batches are sent, and what happens to one that the collector does not take: it is tried again so often,
+//! with growing pauses, and then dropped. Meanwhile the queue fills, and what has no room is dropped. Connections go
+//! the way of all of the host's own requests (`net`). Invariant: one batch is on its way at a time, and each is settled
+//! with the queue.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

@@ -1,8 +1,9 @@
 //! The messages of OTLP that are sent and read, in protobuf.
 //!
-//! Owns the numbers of their fields, as `trace.proto`, `common.proto` and `trace_service.proto` of opentelemetry-proto give them. A span
-//! is written piece by piece while it is recorded, so nothing is left to convert when it is sent. Must not know what is recorded.
-//! Invariant: the code that the OpenTelemetry project generates from those files reads what is written here; the tests read with it.
+//! Owns the numbers of their fields, as `trace.proto`, `common.proto` and `trace_service.proto` of opentelemetry-proto
+//! give them. A span is written piece by piece while it is recorded, so nothing is left to convert when it is sent.
+//! Must not know what is recorded. Invariant: the code that the OpenTelemetry project generates from those files reads
+//! what is written here; the tests read with it.
 
 use bulkhead_domain::hex_digits;
 use bulkhead_domain::trace::TraceContext;
@@ -15,7 +16,8 @@ const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 const FIXED32: u32 = 5;
 
-/// Of a span's or a link's flags, above those of its trace context: whether the parent is of another process is known, and it is.
+/// Of a span's or a link's flags, above those of its trace context: whether the parent is of another process is known,
+/// and it is.
 const HAS_IS_REMOTE_FLAG: u32 = 0x100;
 const IS_REMOTE_FLAG: u32 = 0x200;
 const STATUS_ERROR: u64 = 2;
@@ -222,7 +224,8 @@ impl Origin {
     }
 }
 
-/// How many spans the collector did not want, by its `ExportTraceServiceResponse`. What is no such message says nothing of them.
+/// How many spans the collector did not want, by its `ExportTraceServiceResponse`. What is no such message says nothing
+/// of them.
 pub(super) fn rejected(answer: &[u8]) -> u64 {
     let partial = field(answer, 1).and_then(|found| match found {
         Found::Bytes(message) => field(message, 1),

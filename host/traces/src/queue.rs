@@ -1,8 +1,8 @@
 //! Spans that wait for the collector.
 //!
-//! Owns how many may wait, and what is counted of them. Spans are whole messages here, one after the other, in the portions that are
-//! sent. Must not wait for anything. Invariant: each span is counted once, as exported or as dropped, at the latest when the queue is
-//! closed and what was left is counted.
+//! Owns how many may wait, and what is counted of them. Spans are whole messages here, one after the other, in the
+//! portions that are sent. Must not wait for anything. Invariant: each span is counted once, as exported or as dropped,
+//! at the latest when the queue is closed and what was left is counted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
 //! Which requests are recorded.
 //!
-//! A request without a caller's context is recorded by the operator's ratio. One with a context is recorded if its caller records it,
-//! within a budget of spans for each tenant and for the host, so that no client can make the host export everything. A request that is
-//! recorded is recorded whole: its spans may pass the budget, and then nothing is followed until they are paid off.
+//! A request without a caller's context is recorded by the operator's ratio. One with a context is recorded if its
+//! caller records it, within a budget of spans for each tenant and for the host, so that no client can make the host
+//! export everything. A request that is recorded is recorded whole: its spans may pass the budget, and then nothing is
+//! followed until they are paid off.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -25,7 +26,8 @@ pub(super) struct Sampling {
     budget: Mutex<Budget>,
 }
 
-/// The spans of callers' traces that are not paid off, each second pays for so many. A tenant is forgotten with its last one.
+/// The spans of callers' traces that are not paid off, each second pays for so many. A tenant is forgotten with its
+/// last one.
 #[derive(Default)]
 struct Budget {
     second: u64,

@@ -1,7 +1,8 @@
 //! One span that is recorded.
 //!
-//! Owns what a span may hold: so many events, texts so long, so many spans of one request. What is said of a span is written at once in
-//! the form in which it is sent, into one piece of memory. Invariant: a span is ended once, at the latest when nothing holds it any more.
+//! Owns what a span may hold: so many events, texts so long, so many spans of one request. What is said of a span is
+//! written at once in the form in which it is sent, into one piece of memory. Invariant: a span is ended once, at the
+//! latest when nothing holds it any more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -109,8 +109,8 @@ impl Tracer {
     /// Goes on with a trace that an earlier request of this tenant was part of.
     pub fn go_on(&self, name: &'static str, from: &TraceContext, tenant: TenantId) -> Option<Span> {
         let shared = self.0.as_ref().filter(|_| from.is_sampled)?;
-        // A trace that the ratio does not begin is a caller's. Whoever chooses ids that it begins gains the tasks of requests that were
-        // charged themselves.
+        // A trace that the ratio does not begin is a caller's. Whoever chooses ids that it begins gains the tasks of
+        // requests that were charged themselves.
         let charged = (!shared.sampling.begins(from.trace_id)).then_some(tenant);
         if let Some(tenant) = charged {
             shared.sampling.charge(tenant);

@@ -1,8 +1,9 @@
 //! Answers on their way to their clients.
 //!
-//! Owns what of an answer is not written yet, and the count of it. Must not know what it says. Invariant: a large answer is counted from when
-//! it was made until its last piece was taken or its client is gone; a piece is made when there is room for it, never before.
-//! Small answers are not counted: a connection has one at a time, and the request keeps its place among the open ones until it was taken.
+//! Owns what of an answer is not written yet, and the count of it. Must not know what it says. Invariant: a large
+//! answer is counted from when it was made until its last piece was taken or its client is gone; a piece is made when
+//! there is room for it, never before. Small answers are not counted: a connection has one at a time, and the request
+//! keeps its place among the open ones until it was taken.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -143,8 +144,8 @@ impl<H: Unpin> Body for AnswerBody<H> {
     }
 }
 
-/// Counts the bytes of a response for its tenant: at once where the body says how many there are, else as they are taken. What does not
-/// say it is a stream of events, which counts as open until it is dropped.
+/// Counts the bytes of a response for its tenant: at once where the body says how many there are, else as they are
+/// taken. What does not say it is a stream of events, which counts as open until it is dropped.
 pub(super) fn counted(
     response: Response<AnyBody>,
     counts: Arc<UsageCounts>,

@@ -1,7 +1,8 @@
 //! The answers to a batch, as one message.
 //!
-//! Owns what waits for the slowest request of a batch, and the count of it. Invariant: a large answer is counted while it waits, and every
-//! request that is answered has its response in the one array, if only to say that there was no room for it.
+//! Owns what waits for the slowest request of a batch, and the count of it. Invariant: a large answer is counted while
+//! it waits, and every request that is answered has its response in the one array, if only to say that there was no
+//! room for it.
 
 use futures::StreamExt as _;
 use futures::stream::{self, SelectAll};
@@ -24,8 +25,8 @@ struct Joining {
     recipient: Recipient,
 }
 
-/// The requests of a batch as one: what they say on their way as it comes, then all responses in one array. Without any response, for
-/// example because the client cancelled what it asked, nothing ends it.
+/// The requests of a batch as one: what they say on their way as it comes, then all responses in one array. Without any
+/// response, for example because the client cancelled what it asked, nothing ends it.
 pub(super) fn joined(
     exchanges: Vec<(Option<String>, Exchange)>,
     responses: Vec<String>,

@@ -1,7 +1,8 @@
 //! What large request bodies may take: bytes a second, and bytes that are in memory at a time.
 //!
-//! Owns who waits for either, and for how long. Must not read a body. Invariants: a body is counted before a byte of it is read, and
-//! until the last holder of its bytes lets go; a body waits behind those of its own tenant only, unless the whole host is full.
+//! Owns who waits for either, and for how long. Must not read a body. Invariants: a body is counted before a byte of it
+//! is read, and until the last holder of its bytes lets go; a body waits behind those of its own tenant only, unless
+//! the whole host is full.
 
 mod byte_rate;
 mod memory_budget;
@@ -20,14 +21,16 @@ use memory_budget::{MemoryBudget, MemoryReservation};
 
 /// How long a body waits for the turn of its bytes, and how long for room, before it is refused. In milliseconds.
 const WAIT_MS_MAX: u64 = 10_000;
-/// How long a refused body waits until it is read and thrown away; where that is longer, its connection ends instead. In milliseconds.
+/// How long a refused body waits until it is read and thrown away; where that is longer, its connection ends instead.
+/// In milliseconds.
 const DISCARD_WAIT_MS_MAX: u64 = 2_000;
 
 /// See the module.
 pub(super) struct Bodies {
     limits: LiveLimits,
     arriving: ByteRateLimiter,
-    /// Reading what is thrown away costs as much as reading what is wanted, so it has a flow of its own at the same rates.
+    /// Reading what is thrown away costs as much as reading what is wanted, so it has a flow of its own at the same
+    /// rates.
     discarded: ByteRateLimiter,
     budget: Arc<MemoryBudget>,
 }

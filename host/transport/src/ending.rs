@@ -1,7 +1,7 @@
 //! What a client is told when the host stops before the end of its request.
 //!
-//! Owns that last answer. Invariant: an answer that is there in time goes before it, and nothing comes after it; what the request was
-//! about is dropped with it, which stops a plain call.
+//! Owns that last answer. Invariant: an answer that is there in time goes before it, and nothing comes after it; what
+//! the request was about is dropped with it, which stops a plain call.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,8 +1,8 @@
 //! The HTTP edge.
 //!
 //! Owns the socket, the routes, the health endpoints, and what happens when the host goes down; connections are
-//! [`bulkhead_net::server`]'s. Must not read a message. Invariant: what arrives costs what that module says before anything is done
-//! for it here.
+//! [`bulkhead_net::server`]'s. Must not read a message. Invariant: what arrives costs what that module says before
+//! anything is done for it here.
 
 mod body;
 mod checks;
@@ -249,8 +249,8 @@ impl Server {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Refuses what has no answer when the host is about to cut its connection: who waits for its body, a turn or a verifier. A connection
-    /// polls its request when the phase changes.
+    /// Refuses what has no answer when the host is about to cut its connection: who waits for its body, a turn or a
+    /// verifier. A connection polls its request when the phase changes.
     async fn answered_in_time<E>(
         &self,
         mut answering: Pin<&mut impl Future<Output = Result<Response, E>>>,
@@ -276,9 +276,9 @@ impl Server {
     }
 }
 
-/// A request whose body comes in chunks is the last one of its connection. A `Content-Length` that stood beside them was dropped before
-/// this host could see it, and who believed that one (a proxy) would find the next request elsewhere: so nothing may follow
-/// (RFC 9112 section 6.3).
+/// A request whose body comes in chunks is the last one of its connection. A `Content-Length` that stood beside them
+/// was dropped before this host could see it, and who believed that one (a proxy) would find the next request
+/// elsewhere: so nothing may follow (RFC 9112 section 6.3).
 fn last_of_its_connection(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response

@@ -1,9 +1,9 @@
-//! What each may take up at the edge: requests a second, open requests, bytes of large bodies, sessions, events that are kept, and answers
-//! that are not read.
+//! What each may take up at the edge: requests a second, open requests, bytes of large bodies, sessions, events that
+//! are kept, and answers that are not read.
 //!
-//! Owns the counts by requestor, by tenant and for the host, and says what is in use. Must not know what a request says. Invariants: whatever a tenant does
-//! with requestors, sessions, connections and tokens, what is counted for it stays within its limit; nothing is remembered of those
-//! who have nothing.
+//! Owns the counts by requestor, by tenant and for the host, and says what is in use. Must not know what a request
+//! says. Invariants: whatever a tenant does with requestors, sessions, connections and tokens, what is counted for it
+//! stays within its limit; nothing is remembered of those who have nothing.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -210,8 +210,8 @@ impl EdgeQuota {
         self.answers.acquire(requestor, bytes)
     }
 
-    /// The first limit of unread answers that has less than a quarter left. That quarter is for the results of the calls that run: what
-    /// has no room when it is there is lost, though the call was made.
+    /// The first limit of unread answers that has less than a quarter left. That quarter is for the results of the
+    /// calls that run: what has no room when it is there is lost, though the call was made.
     pub(super) fn full_of_answers(&self, requestor: &Requestor) -> Option<Full> {
         if self.answers.is_empty() {
             return None;

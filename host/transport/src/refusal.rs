@@ -1,7 +1,7 @@
 //! Refusals that the transports make themselves.
 //!
-//! Owns their JSON-RPC bodies. Must not contain anything that a client did not send or may not know. Invariant: `id` is there
-//! only when it could be read, since `null` is against the schemas of both revisions.
+//! Owns their JSON-RPC bodies. Must not contain anything that a client did not send or may not know. Invariant: `id` is
+//! there only when it could be read, since `null` is against the schemas of both revisions.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -85,7 +85,8 @@ impl Refusal {
         Self { code: INTERNAL, retry_after_ms, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 
-    /// The host goes down before the request has come to its end. Nothing says when to try again: it may have had an effect.
+    /// The host goes down before the request has come to its end. Nothing says when to try again: it may have had an
+    /// effect.
     pub(super) fn stopped() -> Self {
         let message = "The host is shutting down and stopped while this call ran; the call was not finished";
         Self { code: INTERNAL, ..Self::new(StatusCode::OK, message) }
@@ -129,7 +130,8 @@ impl Refusal {
         Self { code: QUOTA, ..Self::too_many(message, limit, value, PLACE_RETRY_MS) }
     }
 
-    /// A call was made, and there is no room for its answer. Nothing says when to try again, since that would make the call once more.
+    /// A call was made, and there is no room for its answer. Nothing says when to try again, since that would make the
+    /// call once more.
     pub(super) fn unread(Full { limit, value }: Full) -> Self {
         let message = format!(
             "{limit} is at its limit of {value}: the answer was dropped, because answers that are not read yet take up the room; \

@@ -1,8 +1,9 @@
 //! Legacy sessions.
 //!
-//! Owns which sessions exist, whose they are, when they expire, and their rows. Must not know what a session's state means.
-//! Invariant: a session answers to the requestor that opened it and to nobody else, and is never taken for idle while a request of it
-//! is open. Only the digest of a session id is stored: who reads the database cannot take over a session.
+//! Owns which sessions exist, whose they are, when they expire, and their rows. Must not know what a session's state
+//! means. Invariant: a session answers to the requestor that opened it and to nobody else, and is never taken for idle
+//! while a request of it is open. Only the digest of a session id is stored: who reads the database cannot take over a
+//! session.
 
 mod entries;
 mod live;
@@ -42,7 +43,8 @@ const ROW_BYTES_MAX: usize = 4000;
 pub struct SessionOptions {
     /// `server.session_idle_ms_max`.
     pub idle_ms_max: u64,
-    /// `server.sessions_per_requestor`. When it is reached, a new session takes the place of the one that was idle longest.
+    /// `server.sessions_per_requestor`. When it is reached, a new session takes the place of the one that was idle
+    /// longest.
     pub per_requestor: u32,
 }
 
@@ -104,8 +106,8 @@ impl Registry {
         Self { is_shared, ..self }
     }
 
-    /// Takes in a new session. It is on disk when this returns, unless the store refuses writes: then it lives in memory only,
-    /// so that what can still be read stays reachable.
+    /// Takes in a new session. It is on disk when this returns, unless the store refuses writes: then it lives in
+    /// memory only, so that what can still be read stays reachable.
     pub(super) async fn insert(&self, requestor: Requestor, session: Arc<Session>) -> Result<Arc<LiveSession>, Error> {
         let digest = digest(session.id());
         let now = self.now.steady();
@@ -139,9 +141,9 @@ impl Registry {
         ReplayBytes::new(Arc::clone(&self.quota.kept), requestor)
     }
 
-    /// Ends one session if there are too many; says which. A requestor that has too many loses its own; a tenant, one of the requestor
-    /// that has most in it and has an idle one; the host, one of the tenant that has most, likewise: a requestor never loses a session to one
-    /// that has more.
+    /// Ends one session if there are too many; says which. A requestor that has too many loses its own; a tenant, one
+    /// of the requestor that has most in it and has an idle one; the host, one of the tenant that has most, likewise: a
+    /// requestor never loses a session to one that has more.
     fn make_room(&self, inner: &mut Entries, requestor: Requestor) -> Result<Option<Digest>, Error> {
         let limits = self.quota.limits.of(&requestor);
         let own = inner.owned(&requestor);
@@ -244,7 +246,8 @@ impl Registry {
         is_used
     }
 
-    /// Writes the row of a session. Where hosts share the rows, one that is gone stays gone: the session was ended elsewhere.
+    /// Writes the row of a session. Where hosts share the rows, one that is gone stays gone: the session was ended
+    /// elsewhere.
     async fn write_row(&self, live: &LiveSession, is_new: bool, value: Vec<u8>) -> Result<(), store::Error> {
         if !self.is_shared || is_new {
             return self.rows.put_row(RowKind::Session, &live.digest, value, false).await;
@@ -300,7 +303,8 @@ impl Registry {
     pub(super) async fn save(&self, live: &LiveSession) {
         let used_at = live.used_at.load(Ordering::Relaxed);
         let saved = *live.saved.lock();
-        // How long a session was idle need not be exact: a restart may cost it a quarter of its time, not a write a request.
+        // How long a session was idle need not be exact: a restart may cost it a quarter of its time, not a write a
+        // request.
         let stale = used_at > saved.used_at.saturating_add(self.options.idle_ms_max / 4);
         let revision = live.session.changes();
         if (revision == saved.revision && !stale) || live.ended.initialized() {
@@ -322,8 +326,8 @@ impl Registry {
         }
     }
 
-    /// Removes the row of a session that was taken out of memory, and the session once more: a request that read the row before may have
-    /// restored it.
+    /// Removes the row of a session that was taken out of memory, and the session once more: a request that read the
+    /// row before may have restored it.
     async fn remove_row(&self, digest: &Digest) {
         if let Err(error) = self.rows.remove_row(RowKind::Session, digest).await {
             tracing::warn!(%error, "the row of a session that is over could not be removed");

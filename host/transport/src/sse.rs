@@ -1,11 +1,12 @@
 //! Event streams that can be resumed.
 //!
-//! Owns event ids and the bounded logs behind the streams of a session. Must not know HTTP. Invariant: each message is in the log
-//! of exactly one stream, a log has at most one reader, and neither a slow reader nor an absent one makes anybody wait.
+//! Owns event ids and the bounded logs behind the streams of a session. Must not know HTTP. Invariant: each message is
+//! in the log of exactly one stream, a log has at most one reader, and neither a slow reader nor an absent one makes
+//! anybody wait.
 //!
-//! An event id is `EPOCH.STREAM.REQUEST.NUMBER`: which run of the host, which stream of the session, the id of the request that
-//! the stream answers (base64url, empty for a standalone stream), which event. The request id is there so that even after a
-//! restart the client's request can be ended with an error instead of waiting for ever.
+//! An event id is `EPOCH.STREAM.REQUEST.NUMBER`: which run of the host, which stream of the session, the id of the
+//! request that the stream answers (base64url, empty for a standalone stream), which event. The request id is there so
+//! that even after a restart the client's request can be ended with an error instead of waiting for ever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -151,8 +152,8 @@ impl EventLog {
         Bytes::from(format!("id: {}.0\nretry: {RETRY_MS}\ndata:\n\n", self.prefix))
     }
 
-    /// Adds a message and drops what there is no room for. A large message stays only if there is room for it, with or without a
-    /// reader; otherwise an error takes a response's place.
+    /// Adds a message and drops what there is no room for. A large message stays only if there is room for it, with or
+    /// without a reader; otherwise an error takes a response's place.
     pub(super) fn push(&self, message: EncodedMessage, last: bool) {
         let mut ring = self.ring.lock();
         ring.newest += 1;
@@ -233,8 +234,8 @@ impl EventLog {
         }
     }
 
-    /// Where a reader that saw the event `after` can go on; `None` if what it missed is gone. When the final response is still
-    /// there, missing what came before it does no harm.
+    /// Where a reader that saw the event `after` can go on; `None` if what it missed is gone. When the final response
+    /// is still there, missing what came before it does no harm.
     pub(super) fn resume(&self, after: u64) -> Option<u64> {
         let ring = self.ring.lock();
         let after = after.min(ring.newest);

@@ -1,7 +1,7 @@
 //! MCP over a pair of byte streams: standard input and output, or a socket.
 //!
-//! Owns the lines. Must not write anything but messages. Invariant: one task writes, so that lines never mix, and a line that is too
-//! long costs no more than its limit and leaves the stream in step.
+//! Owns the lines. Must not write anything but messages. Invariant: one task writes, so that lines never mix, and a
+//! line that is too long costs no more than its limit and leaves the stream in step.
 
 use std::io;
 use std::pin::pin;
@@ -33,8 +33,8 @@ use super::refusal::{Refusal, request_id};
 
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
 const QUEUE_MESSAGES_MAX: usize = 64;
-/// What open requests get after the input has ended: enough to answer `printf ... | bulkhead stdio`. A client that closes the input
-/// waits for the end of the process, and kills it soon.
+/// What open requests get after the input has ended: enough to answer `printf ... | bulkhead stdio`. A client that
+/// closes the input waits for the end of the process, and kills it soon.
 const EOF_GRACE_MS: u64 = 500;
 const READ_BYTES: usize = 16 * 1024;
 
@@ -44,11 +44,13 @@ pub struct StdioOptions {
     /// `server.body_bytes_max`, for a line.
     pub line_bytes_max: usize,
     pub quota: Arc<EdgeQuota>,
-    /// Connections end with [`Phase::Ending`], after what is open was answered. Each holds a receiver for as long as it lasts.
+    /// Connections end with [`Phase::Ending`], after what is open was answered. Each holds a receiver for as long as it
+    /// lasts.
     pub phase: watch::Sender<Phase>,
 }
 
-/// Serves one client until its input ends, or the host. There is one session at most, which `initialize` opens and the end closes.
+/// Serves one client until its input ends, or the host. There is one session at most, which `initialize` opens and the
+/// end closes.
 ///
 /// # Errors
 /// Reading or writing failed; what a client does wrong is answered, not returned.

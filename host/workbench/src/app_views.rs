@@ -1,7 +1,7 @@
 //! What users of an MCP App would miss of it: views that no client finds or shows.
 //!
-//! Owns the rules about a plugin's tools and resources together, as it lists them without grants. Must not refuse: a host takes them all.
-//! Invariant: what is warned of keeps a client from showing a view, or means nothing to it.
+//! Owns the rules about a plugin's tools and resources together, as it lists them without grants. Must not refuse: a
+//! host takes them all. Invariant: what is warned of keeps a client from showing a view, or means nothing to it.
 
 use bulkhead_domain::call::VIEW_MIME_TYPE;
 use bulkhead_domain::server_features::{Resource, ResourceTemplate};

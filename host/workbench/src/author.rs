@@ -32,8 +32,9 @@ pub enum AuthorCommand {
 
 /// Say everything that a host would refuse in a component, and what it would be better with.
 ///
-/// The component is loaded as a host would load it, with the default limits. Exit code 0: a host takes it (perhaps with warnings);
-/// 1: a tool that no call can succeed of, a component that offers nothing, or warnings with --strict; 4: a host refuses it.
+/// The component is loaded as a host would load it, with the default limits. Exit code 0: a host takes it (perhaps with
+/// warnings); 1: a tool that no call can succeed of, a component that offers nothing, or warnings with --strict; 4: a
+/// host refuses it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin check target/plugins/csv.wasm")]
 pub struct HostCheckArguments {

@@ -39,15 +39,16 @@ const EXIT_UNANSWERED: u8 = 5;
 
 /// Call one tool once, without a host.
 ///
-/// Progress, status and logs go to stderr, the result to stdout. Questions of the plugin are answered from the file of --answers,
-/// else asked on the terminal.
+/// Progress, status and logs go to stderr, the result to stdout. Questions of the plugin are answered from the file of
+/// --answers, else asked on the terminal.
 ///
-/// The file of --answers is a JSON object: the question's key gives the answer, or a list of answers when the key is asked more
-/// than once. A form or URL takes {"action": "accept", "content": {...}} (or "decline", "cancel"), sampling takes the result
-/// object of a sampling/createMessage request, roots take {"roots": [{"uri": "file:///..."}]}, and each takes {"error": "why"}.
+/// The file of --answers is a JSON object: the question's key gives the answer, or a list of answers when the key is
+/// asked more than once. A form or URL takes {"action": "accept", "content": {...}} (or "decline", "cancel"), sampling
+/// takes the result object of a sampling/createMessage request, roots take {"roots": [{"uri": "file:///..."}]}, and
+/// each takes {"error": "why"}.
 ///
-/// --journal keeps what the tool saw (times, answers, responses, values), for `plugin replay`. A tool that sees what no journal holds,
-/// such as a file, gives it up: the call goes on, and the reason is said.
+/// --journal keeps what the tool saw (times, answers, responses, values), for `plugin replay`. A tool that sees what no
+/// journal holds, such as a file, gives it up: the call goes on, and the reason is said.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Exit codes:\n  \
     0  the tool succeeded\n  \

@@ -20,7 +20,8 @@ use super::inspect::{server_json, server_lines, wrong_integers};
 
 /// Bytes of a description that a model reads at every turn.
 const DESCRIPTION_LONG: usize = 2048;
-/// Keywords of JSON Schema that say nothing about an object. At the root they show that the arguments were thought of as one value.
+/// Keywords of JSON Schema that say nothing about an object. At the root they show that the arguments were thought of
+/// as one value.
 const NOT_OF_OBJECTS: [&str; 14] = [
     "minimum",
     "maximum",
@@ -156,7 +157,8 @@ fn limits(defaults: &CallLimits) -> [(&'static str, u64); 7] {
     ]
 }
 
-/// Names that clients refuse, so that they see others. That of a function is made of its interface's: it has dots whatever its author does.
+/// Names that clients refuse, so that they see others. That of a function is made of its interface's: it has dots
+/// whatever its author does.
 fn of_names(own_names: &[String], tools: &[Tool], typed: bool) -> Vec<String> {
     let tools = own_names.iter().zip(tools);
     let other = tools.filter(|(own, tool)| match typed {

@@ -16,8 +16,8 @@ use super::registry;
 
 /// Make one component of several: what one imports and one behind it exports is connected.
 ///
-/// The result exports what the first component exports, and is signed, pushed and added like any other. A [[plugin]] with `compose` makes
-/// the same bytes of the same components.
+/// The result exports what the first component exports, and is signed, pushed and added like any other. A [[plugin]]
+/// with `compose` makes the same bytes of the same components.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Exit code 4: they do not fit together; every import that stays open and every component without a use is said, and \

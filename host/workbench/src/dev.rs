@@ -47,7 +47,8 @@ pub(super) async fn run(
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// The host is a process of its own, as it is for users. What it tells of calls, and what the plugin prints, comes out on stderr.
+/// The host is a process of its own, as it is for users. What it tells of calls, and what the plugin prints, comes out
+/// on stderr.
 fn start(data: &Path, arguments: &DevArguments) -> anyhow::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["plugin", "dev", "--host"]).arg(&arguments.dir).arg("--data").arg(data);
@@ -70,8 +71,8 @@ async fn stop(host: &mut Child) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds now and after every change. Only a folder that cannot be read ends it: what is wrong with the sources is said, and the
-/// version before goes on serving.
+/// Builds now and after every change. Only a folder that cannot be read ends it: what is wrong with the sources is
+/// said, and the version before goes on serving.
 async fn follow(
     folder: &Path,
     arguments: &DevArguments,

@@ -1,7 +1,8 @@
 //! The host of `bulkhead plugin dev`: a host as it is for users, which tells its author of every call.
 //!
-//! Owns what is told and the answers that come from a file. Must not change what a call does: it stands between the engine and the
-//! sandbox, and passes every event on that it has not answered itself. Invariant: nothing of a plugin acts on the author's terminal.
+//! Owns what is told and the answers that come from a file. Must not change what a call does: it stands between the
+//! engine and the sandbox, and passes every event on that it has not answered itself. Invariant: nothing of a plugin
+//! acts on the author's terminal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +38,9 @@ const EVENTS_PASSED_MAX: usize = 16;
 
 /// Serve a project, and build and switch again whenever its sources change.
 ///
-/// Starts a host of its own. Every call is told on stderr: its arguments, questions and answers, what the plugin prints, and what came
-/// of it after how long. BULKHEAD_LOG_LEVEL adds the host's own logs. What does not build or is refused is said, and the version before goes on serving. Ctrl-C ends both.
+/// Starts a host of its own. Every call is told on stderr: its arguments, questions and answers, what the plugin
+/// prints, and what came of it after how long. BULKHEAD_LOG_LEVEL adds the host's own logs. What does not build or is
+/// refused is said, and the version before goes on serving. Ctrl-C ends both.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin dev trip-planner")]
 pub struct DevArguments {
@@ -171,8 +173,8 @@ impl Executor for ToldSandbox {
     }
 }
 
-/// Answers input requests that the file has answers to, all of them or none; returns every other event. What a durable task asks is kept
-/// with its journal, and its client answers it.
+/// Answers input requests that the file has answers to, all of them or none; returns every other event. What a durable
+/// task asks is kept with its journal, and its client answers it.
 fn answer(number: u64, event: CallEvent, answers: Option<&Mutex<Answers>>) -> Option<CallEvent> {
     let Some(answers) = answers else { return Some(event) };
     let CallEvent::InputRequests { requests, journal: None, reply } = event else { return Some(event) };

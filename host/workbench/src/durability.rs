@@ -1,7 +1,7 @@
 //! Whether calls of a plugin can be brought back after their host ended, for `plugin inspect` and `plugin check`.
 //!
-//! Owns the words for it. Must not decide it: the sandbox does. Invariant: without a configuration nothing is granted, so it is the component
-//! alone that speaks.
+//! Owns the words for it. Must not decide it: the sandbox does. Invariant: without a configuration nothing is granted,
+//! so it is the component alone that speaks.
 
 use std::collections::BTreeMap;
 

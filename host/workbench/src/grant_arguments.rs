@@ -31,8 +31,8 @@ pub(crate) struct GrantArguments {
     /// Set one of the plugin's settings, to JSON or else to the text; may be given more than once
     #[arg(long = "setting", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// Let requests to a destination carry a secret in their headers, whose value is that of the environment variable NAME; may be
-    /// given more than once
+    /// Let requests to a destination carry a secret in their headers, whose value is that of the environment variable
+    /// NAME; may be given more than once
     #[arg(long = "secret", value_name = "NAME@URL")]
     secrets: Vec<String>,
 }

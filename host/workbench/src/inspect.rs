@@ -22,7 +22,8 @@ use super::input_answers::plain;
 
 /// Show a component's tools, schemas, imports, wishes, digest and size.
 ///
-/// The component is loaded as a host would load it, and everything wrong with it is reported. Exit code 4: a host would refuse it.
+/// The component is loaded as a host would load it, and everything wrong with it is reported. Exit code 4: a host would
+/// refuse it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin inspect target/plugins/csv.wasm")]
 pub struct InspectArguments {

@@ -1,7 +1,8 @@
 //! The journal of a call that an author runs without a host, in a file: the journal's bytes as they are.
 //!
-//! Owns that file, and what a call begins with that no journal holds. Must not read what a tool saw. Invariant: a file that was written is
-//! the whole journal of a call that came to its end; what was there before and is no journal is left alone.
+//! Owns that file, and what a call begins with that no journal holds. Must not read what a tool saw. Invariant: a file
+//! that was written is the whole journal of a call that came to its end; what was there before and is no journal is
+//! left alone.
 
 use std::fmt;
 use std::io::{ErrorKind, Write as _};
@@ -28,8 +29,8 @@ pub(super) struct JournalSize {
 }
 
 impl JournalSize {
-    /// Of the journal of a call that came to its end. One without an end is not for replays here: behind its last mark, the call goes on
-    /// with all that it may reach.
+    /// Of the journal of a call that came to its end. One without an end is not for replays here: behind its last mark,
+    /// the call goes on with all that it may reach.
     pub(super) fn of(journal: &[u8]) -> anyhow::Result<Self> {
         let entries = list(journal)?;
         let last = entries.last().context("the file is empty")?;
@@ -55,7 +56,8 @@ pub(super) struct JournalFile {
 }
 
 impl JournalFile {
-    /// To be made before the call begins: a call whose journal has no place has not been made then. What it holds is for its user alone.
+    /// To be made before the call begins: a call whose journal has no place has not been made then. What it holds is
+    /// for its user alone.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         require_replaceable(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -97,8 +99,8 @@ fn require_replaceable(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fixes the id and the randomness of a call, which a replay has to begin with, too, and which no journal holds: every recorded call of this
-/// tool with these arguments has the same.
+/// Fixes the id and the randomness of a call, which a replay has to begin with, too, and which no journal holds: every
+/// recorded call of this tool with these arguments has the same.
 pub(super) fn fix_randomness(spec: &mut CallSpec) {
     let Operation::CallTool { tool, arguments } = &spec.operation else { return };
     let derived = |label: &str| -> [u8; 32] {

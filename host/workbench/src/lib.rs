@@ -1,8 +1,9 @@
-//! What authors of plugins do with this program beside what needs no host (`bulkhead-author-cli`): look into a component, call it, test
-//! and replay it, compose it, take it from a registry, and serve it while they write.
+//! What authors of plugins do with this program beside what needs no host (`bulkhead-author-cli`): look into a
+//! component, call it, test and replay it, compose it, take it from a registry, and serve it while they write.
 //!
-//! Owns the words of these commands and what comes of them. Must not touch a host's data directory: what switches a host is handed to it.
-//! Invariant: a component is judged as a host would, and nothing is granted that the author did not grant.
+//! Owns the words of these commands and what comes of them. Must not touch a host's data directory: what switches a
+//! host is handed to it. Invariant: a component is judged as a host would, and nothing is granted that the author did
+//! not grant.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

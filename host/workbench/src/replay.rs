@@ -1,7 +1,7 @@
 //! `bulkhead plugin replay`: a recorded call runs again from its journal, and nothing leaves the sandbox.
 //!
-//! Owns the verdict. Must not give a replay anything that it could reach: what a tool sees is in the journal, or it has left it. Invariant: a
-//! call is equal only if it did and returned, step by step, what its journal says.
+//! Owns the verdict. Must not give a replay anything that it could reach: what a tool sees is in the journal, or it has
+//! left it. Invariant: a call is equal only if it did and returned, step by step, what its journal says.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,13 +25,14 @@ pub const EXIT_DIFFERENT: u8 = 5;
 
 /// Run a recorded call again, from its journal alone.
 ///
-/// `plugin call --journal` keeps what a tool saw. This runs the tool again and shows it the same: it reaches no clock, no network, no store
-/// and no client, and nobody is asked. If it does what it did before and returns the same, a host can bring such a call back after a
-/// crash. If not, it depends on something that the host does not know of, and the place where it left the journal is said.
+/// `plugin call --journal` keeps what a tool saw. This runs the tool again and shows it the same: it reaches no clock,
+/// no network, no store and no client, and nobody is asked. If it does what it did before and returns the same, a host
+/// can bring such a call back after a crash. If not, it depends on something that the host does not know of, and the
+/// place where it left the journal is said.
 ///
-/// The component, the arguments (to the letter), the granted folders and the other grants are those of the call. Settings and variables are
-/// in the journal. What the tool gets as random is the same in every recorded call of the same component with the same arguments,
-/// and so is the Idempotency-Key of its requests.
+/// The component, the arguments (to the letter), the granted folders and the other grants are those of the call.
+/// Settings and variables are in the journal. What the tool gets as random is the same in every recorded call of the
+/// same component with the same arguments, and so is the Idempotency-Key of its requests.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Exit codes:\n  \
     0  it did the same; how long the journal is stands in one line: entries, steps, bytes\n  \

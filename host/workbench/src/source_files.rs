@@ -1,7 +1,7 @@
 //! The files of a project that its component is made of.
 //!
-//! Owns which files these are. Must not read more of them than is asked for. Invariant: what a build, an editor or a log leaves in the
-//! folder is none of them.
+//! Owns which files these are. Must not read more of them than is asked for. Invariant: what a build, an editor or a
+//! log leaves in the folder is none of them.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

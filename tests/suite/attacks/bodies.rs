@@ -26,7 +26,8 @@ impl Line {
         Self { stream: raw::connect(host).await, request: Arc::clone(request) }
     }
 
-    /// Sends the request, and gives the status and the body of the answer; `None` when the host has closed the connection.
+    /// Sends the request, and gives the status and the body of the answer; `None` when the host has closed the
+    /// connection.
     async fn ask(&mut self) -> Option<(u16, String)> {
         // The host may have said no already.
         let _ = self.stream.write_all(&self.request).await;
@@ -80,7 +81,8 @@ struct Answers {
     limits: Mutex<Vec<String>>,
 }
 
-/// Sends large bodies over so many connections of one token until it is dropped; every answer leads to the next request.
+/// Sends large bodies over so many connections of one token until it is dropped; every answer leads to the next
+/// request.
 async fn flood(host: &Host, token: &str, connections: usize) -> (Vec<tokio::task::JoinHandle<()>>, Arc<Answers>) {
     let answers = Arc::<Answers>::default();
     let sessions = join_all((0..connections).map(|_| Client::connect_as(host, Some(token), all_capabilities()))).await;

@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 
 use super::{hello, serves_on};
 
-/// As many connections as wanted, if this process and the host may have so many descriptors. Comes before the host, which inherits
-/// what this process may.
+/// As many connections as wanted, if this process and the host may have so many descriptors. Comes before the host,
+/// which inherits what this process may.
 fn connections(gate: u32, nightly: u32) -> u32 {
     let limit = getrlimit(Resource::Nofile);
     // What is usual is enough for neither; nobody has to ask for what is allowed.

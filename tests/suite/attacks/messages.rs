@@ -23,8 +23,8 @@ fn succeeds(answer: &Value) -> bool {
     answer.get("result").is_some_and(|result| result["isError"] != true)
 }
 
-/// Sends a body in the legacy era (in a session and without one) and in the modern one; each is answered with an error, or not at all
-/// where there is nothing to answer.
+/// Sends a body in the legacy era (in a session and without one) and in the modern one; each is answered with an error,
+/// or not at all where there is nothing to answer.
 async fn refused(host: &mut Host, what: &str, body: &str) {
     let client = Client::connect(host).await;
     for session in [client.session.clone(), None] {
@@ -53,7 +53,8 @@ async fn deeply_nested_message_is_refused() {
                 "]" => format!("{open}{}", "]".repeat(open.len())),
                 _ => format!("{open}0{}", "}".repeat(open.len() / 5)),
             };
-            // Closed, and cut off in the middle. The deepest are four megabytes each; of them the gate sends those that are closed.
+            // Closed, and cut off in the middle. The deepest are four megabytes each; of them the gate sends those that
+            // are closed.
             let is_cut_too = depth < 1_900_000 || rounds(0, 1) == 1;
             for bomb in [Some(bomb.as_str()), is_cut_too.then_some(open.as_str())].into_iter().flatten() {
                 for (place, body) in [

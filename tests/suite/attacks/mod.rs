@@ -1,7 +1,8 @@
 //! Attacks on the protocol against a running host, byte by byte. After each of them the host serves on.
 //!
-//! Elsewhere: forged tokens (`oauth::attacks`), rotating keys (`oauth::keys`), rebound names of this host (`streams`, `refusals`) and of
-//! others (`egress` and `runtime::tests::egress` in the host), hostile components (`hostile`, `compile`, `registry_hostile`).
+//! Elsewhere: forged tokens (`oauth::attacks`), rotating keys (`oauth::keys`), rebound names of this host (`streams`,
+//! `refusals`) and of others (`egress` and `runtime::tests::egress` in the host), hostile components (`hostile`,
+//! `compile`, `registry_hostile`).
 
 mod bodies;
 mod connections;
@@ -21,7 +22,8 @@ fn hello() -> String {
     )
 }
 
-/// The host is there and answers on a connection of its own, the last time that it is used: nobody has to wait until it is quiet.
+/// The host is there and answers on a connection of its own, the last time that it is used: nobody has to wait until it
+/// is quiet.
 async fn serves_on(host: &mut Host, after: &str) {
     assert!(host.is_alive(), "{after} took the host down:\n{}", host.log());
     let heard = raw::exchange(host, hello().replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes()).await;

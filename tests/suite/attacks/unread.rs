@@ -73,8 +73,8 @@ async fn settled(host: &Host) -> u64 {
     last
 }
 
-/// The final response on a connection, read to its end. A body or a stream of events. `None`: a stream that its reader was too slow for
-/// ended before the response, with what it takes to resume it.
+/// The final response on a connection, read to its end. A body or a stream of events. `None`: a stream that its reader
+/// was too slow for ended before the response, with what it takes to resume it.
 async fn response(mut stream: TcpStream) -> Option<Value> {
     let mut bytes = Vec::new();
     soon("the whole answer", stream.read_to_end(&mut bytes)).await.expect("it ends in order");
@@ -269,7 +269,8 @@ async fn unread_answers_use_bounded_memory_without_slowing_others() {
     println!(
         "{count} unread: {held} bytes wait, {before} grew by {grown}, at most {peak}; p99 {own:.1} ms, control {other:.1} ms"
     );
-    // Rendered, forty results are a gigabyte. The guests that were running have been there as well, here beside other tests.
+    // Rendered, forty results are a gigabyte. The guests that were running have been there as well, here beside other
+    // tests.
     let most_mib: u64 = if rounds(0, 1) == 1 { 256 } else { 512 };
     assert!(grown < most_mib << 20, "the host grew by {grown} bytes");
     if rounds(0, 1) == 1 {

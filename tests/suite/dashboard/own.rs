@@ -1,4 +1,5 @@
-//! What a requestor does in the dashboard: its tools and calls of them, messages to runs, its limits, and images and files of results.
+//! What a requestor does in the dashboard: its tools and calls of them, messages to runs, its limits, and images and
+//! files of results.
 
 use reqwest::StatusCode;
 use serde_json::json;

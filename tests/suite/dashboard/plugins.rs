@@ -94,7 +94,8 @@ async fn version_is_staged_read_accepted_activated_and_rolled_back() {
     let text = without_ours(&shown.text);
     assert!(!text.contains("<script") && !text.contains("<img"), "{text}");
 
-    // Without the word nothing happens, and the page with the form is where it leads; a word for something else is none.
+    // Without the word nothing happens, and the page with the form is where it leads; a word for something else is
+    // none.
     let client = Client::connect(&host).await;
     let action = "/plugins/text/activate";
     let mark = field(&shown.text, "mark").to_owned();

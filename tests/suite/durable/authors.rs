@@ -1,4 +1,5 @@
-//! What authors do with the journal of one call: `plugin call --journal` writes it, and `plugin replay` runs the call again from it alone.
+//! What authors do with the journal of one call: `plugin call --journal` writes it, and `plugin replay` runs the call
+//! again from it alone.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Long computations: a killed count goes on from its checkpoint, and one that was paused leaves memory and comes back there.
+//! Long computations: a killed count goes on from its checkpoint, and one that was paused leaves memory and comes back
+//! there.
 
 use serde_json::{Value, json};
 use tests::modern::Modern;

@@ -1,5 +1,5 @@
-//! What operators see of durable tasks, and what they do about them: `tasks show`, `journal`, `hold`, `release` and `fail`, the audit log,
-//! metrics and `plugin inspect`.
+//! What operators see of durable tasks, and what they do about them: `tasks show`, `journal`, `hold`, `release` and
+//! `fail`, the audit log, metrics and `plugin inspect`.
 
 use std::path::Path;
 

@@ -5,8 +5,8 @@ use tests::{Setup, place};
 use super::cases::CASES;
 use super::lives::{Ending, Place};
 
-/// The journal of a task is written with what the task writes anyway, the answer to a request with an effect among it. The request itself
-/// is on the disk before it leaves; its answer is kept by itself where the call writes nothing soon.
+/// The journal of a task is written with what the task writes anyway, the answer to a request with an effect among it.
+/// The request itself is on the disk before it leaves; its answer is kept by itself where the call writes nothing soon.
 #[tokio::test]
 async fn only_requests_with_an_effect_cost_flushes() {
     // What leaves memory has it written that it does.

@@ -1,5 +1,5 @@
-//! A full disk under durable tasks: what the journal would have to tell of does not happen until there is room, whether the host lives on
-//! or is killed meanwhile.
+//! A full disk under durable tasks: what the journal would have to tell of does not happen until there is room, whether
+//! the host lives on or is killed meanwhile.
 
 use std::time::Duration;
 
@@ -76,8 +76,8 @@ async fn killed_task_that_could_not_keep_a_value_on_a_full_disk_keeps_it_once() 
     })
     .await;
     fill(&disk, &host).await;
-    // The guest hears that nothing can be written, and its end cannot be written either. Or it stands still, where its sleep was still to
-    // be kept when the disk was filled.
+    // The guest hears that nothing can be written, and its end cannot be written either. Or it stands still, where its
+    // sleep was still to be kept when the disk was filled.
     until_logged(&host, "cannot be written").await;
     assert_eq!(status(&client, &id).await, "working");
     let (host, client) = again(host).await;

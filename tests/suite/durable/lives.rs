@@ -1,4 +1,5 @@
-//! A call over several lives of its host: a server that counts what it was sent, and a client that goes on wherever it was.
+//! A call over several lives of its host: a server that counts what it was sent, and a client that goes on wherever it
+//! was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -90,7 +91,8 @@ pub(crate) async fn reply(client: &Modern, method: &str, params: Value) -> Optio
     let message = client.message(&json!(1), method, params.clone()).to_string();
     let sent = client.request(method, &params).timeout(PATIENCE).body(message).send().await.ok()?;
     let text = sent.text().await.ok()?;
-    // A call that takes a while is answered by the last event of a stream; a stream without one is that of a host that has ended.
+    // A call that takes a while is answered by the last event of a stream; a stream without one is that of a host that
+    // has ended.
     let last = text.lines().filter_map(|line| line.strip_prefix("data:")).rfind(|data| !data.trim().is_empty());
     let reply: Value = serde_json::from_str(last.unwrap_or(&text)).ok()?;
     (reply.get("result").is_some() || reply.get("error").is_some()).then_some(reply)
@@ -254,7 +256,8 @@ impl<'a> Place<'a> {
         (before, self.places())
     }
 
-    /// How often the store of a host that lives on is synced for the call, and how many requests with an effect it sends.
+    /// How often the store of a host that lives on is synced for the call, and how many requests with an effect it
+    /// sends.
     pub(super) async fn count_syncs(mut self) -> (f64, u32) {
         let host = self.setup.clone().config(METRICS).start().await;
         let syncs = async || {
@@ -321,7 +324,8 @@ impl<'a> Place<'a> {
         self.places().pop().expect("a host says where it ends")
     }
 
-    /// The end of the call whose host ends at these places of its first and its second life. The checks of all tools are made here.
+    /// The end of the call whose host ends at these places of its first and its second life. The checks of all tools
+    /// are made here.
     pub(super) async fn check(mut self, first: usize, second: usize) -> Ended {
         let mut ends = [None, None];
         let mut done = None;

@@ -1,8 +1,9 @@
-//! The crash matrix: for each tool, a host that ends at each of the places that it reaches, and at one of those of its second life. It is
-//! tried with a kill, and with a power cut, after which the next host finds what was synced alone.
+//! The crash matrix: for each tool, a host that ends at each of the places that it reaches, and at one of those of its
+//! second life. It is tried with a kill, and with a power cut, after which the next host finds what was synced alone.
 //!
-//! A host with debug assertions does that, no release. The gate tries every eleventh pair of places, and fewer without power, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1
-//! on, and goes on where it was if `XTASK_CRASH_LOG` names a file: it has a line for each pair that passed.
+//! A host with debug assertions does that, no release. The gate tries every eleventh pair of places, and fewer without
+//! power, `XTASK_TEST_MODE=nightly` all of them. A whole run can be divided, `XTASK_CRASH_SHARD=i/n` with i from 1 on,
+//! and goes on where it was if `XTASK_CRASH_LOG` names a file: it has a line for each pair that passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -59,7 +60,8 @@ impl Plan {
         Self { ending, stride: place::rounds(every, 1) as usize, shard, log, passed, counted: 0 }
     }
 
-    /// The pairs of places of a tool whose host reaches `before` places before it listens, and `all` in a life without an end.
+    /// The pairs of places of a tool whose host reaches `before` places before it listens, and `all` in a life without
+    /// an end.
     fn pairs(&mut self, before: usize, all: usize) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for first in before + 1..=all {
@@ -135,8 +137,8 @@ async fn try_case(case: &Case, plan: &mut Plan) -> Summary {
         }
     }
     if summary.crashes[0] == 0 && plan.shard.1 == 1 {
-        // A tool without effects has few places, and none of them was to be tried; or those that were come last, which are not reached each
-        // time. One in the middle is.
+        // A tool without effects has few places, and none of them was to be tried; or those that were come last, which
+        // are not reached each time. One in the middle is.
         summary.add(&try_pair(case, ((before + all).div_ceil(2), before + 1), plan).await);
     }
     if plan.stride == 1 && plan.shard.0 == plan.shard.1 {

@@ -135,7 +135,8 @@ async fn killed_task_keeps_each_value_once() {
     assert_eq!(text(&kept), "1 bytes: 2");
 }
 
-/// A server that never answers, and counts the requests that it was sent. It holds the first one for ever and hangs up on the others.
+/// A server that never answers, and counts the requests that it was sent. It holds the first one for ever and hangs up
+/// on the others.
 async fn silent_server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));

@@ -1,4 +1,5 @@
-//! Many half-run tasks, a new version of their plugin, and a host that is killed: each ends on the version that began it.
+//! Many half-run tasks, a new version of their plugin, and a host that is killed: each ends on the version that began
+//! it.
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};

@@ -54,7 +54,8 @@ fn judge(tool: &str, outcome: &Result<Value, Failure>) {
     }
 }
 
-/// One attack: as a plain call, as a task that is cancelled at once, as a task that nobody looks after, or from a client that hangs up.
+/// One attack: as a plain call, as a task that is cancelled at once, as a task that nobody looks after, or from a
+/// client that hangs up.
 async fn attack(client: &Client, number: u32) {
     let all = attacks();
     let (tool, arguments) = all[number as usize % all.len()].clone();

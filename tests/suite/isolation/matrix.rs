@@ -1,7 +1,8 @@
 //! The matrix: every method of both eras for each kind of caller, down to the headers.
 //!
-//! Kinds of callers: the owner, another requestor of the same tenant, one of another tenant, nobody, the owner with a token that is
-//! over its time, and the owner with a token for somebody else. Kinds of ids: of the owner, never given out, over its time.
+//! Kinds of callers: the owner, another requestor of the same tenant, one of another tenant, nobody, the owner with a
+//! token that is over its time, and the owner with a token for somebody else. Kinds of ids: of the owner, never given
+//! out, over its time.
 
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
@@ -224,7 +225,8 @@ async fn foreign_task_answers_equal_absent_ones_in_every_header() {
     }
 }
 
-/// What has no id to be stolen says the same to everybody, whatever anybody else has: there is nothing in it that is somebody's.
+/// What has no id to be stolen says the same to everybody, whatever anybody else has: there is nothing in it that is
+/// somebody's.
 #[tokio::test]
 async fn methods_without_task_id_answer_every_requestor_the_same() {
     let stage = stage().await;
@@ -253,7 +255,8 @@ async fn methods_without_task_id_answer_every_requestor_the_same() {
     }
 }
 
-/// Cursors are sealed for their requestor, so they differ; they have a test of their own. Lengths differ with nothing else.
+/// Cursors are sealed for their requestor, so they differ; they have a test of their own. Lengths differ with nothing
+/// else.
 fn without_cursors(mut seen: Seen) -> Seen {
     if let Ok(mut body) = serde_json::from_str::<Value>(&seen.body) {
         if let Some(result) = body["result"].as_object_mut() {

@@ -1,4 +1,5 @@
-//! What the host writes down of those who come with access tokens, how many of them it lets in, and what it keeps across a reload.
+//! What the host writes down of those who come with access tokens, how many of them it lets in, and what it keeps
+//! across a reload.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};

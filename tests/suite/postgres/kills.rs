@@ -1,7 +1,8 @@
 //! Hosts and databases that are killed under load, and what clients were told meanwhile.
 //!
-//! Owns the load, the kills, and the checker. Must not ask the host's log or the database: the checker knows what clients saw, and what a
-//! server outside was sent. Invariant: each act has a key of its own, so that one whose reply was lost is found again and not done twice.
+//! Owns the load, the kills, and the checker. Must not ask the host's log or the database: the checker knows what
+//! clients saw, and what a server outside was sent. Invariant: each act has a key of its own, so that one whose reply
+//! was lost is found again and not done twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +31,8 @@ const ACTS_BETWEEN: usize = 12;
 /// Between two looks at a task, and before what was refused is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a guest is told that asks while the database is away: its question is not put, and it goes on without an answer.
+/// What a guest is told that asks while the database is away: its question is not put, and it goes on without an
+/// answer.
 const NOT_PUT: &str = "the host cannot store the question now";
 
 /// What is killed in a round.

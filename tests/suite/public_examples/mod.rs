@@ -1,7 +1,9 @@
-//! Components that others have published as examples, written anew: to the same imports and exports, in code of our own.
+//! Components that others have published as examples, written anew: to the same imports and exports, in code of our
+//! own.
 //!
-//! [`EXAMPLES`] says of each what becomes of it; the table in `host/docs/public-examples.md` is the same. What was recorded of an
-//! original is in `tests/fixtures/public-examples/NAME/original.txt`. Sources are beside it, or, in Rust, in `plugins/fixtures/public`.
+//! [`EXAMPLES`] says of each what becomes of it; the table in `host/docs/public-examples.md` is the same. What was
+//! recorded of an original is in `tests/fixtures/public-examples/NAME/original.txt`. Sources are beside it, or, in
+//! Rust, in `plugins/fixtures/public`.
 
 mod build;
 mod shape;
@@ -24,7 +26,8 @@ struct Example {
     /// Where the original is, as the table says it.
     origin: &'static str,
     made: Made,
-    /// Keys and tables of its entry in the configuration: what the operator grants. `DATA` and `WEB` stand for the test's folder and server.
+    /// Keys and tables of its entry in the configuration: what the operator grants. `DATA` and `WEB` stand for the
+    /// test's folder and server.
     grants: &'static str,
     /// The same for the readers of the table.
     granted: &'static str,

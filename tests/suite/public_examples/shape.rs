@@ -34,7 +34,8 @@ impl Shape {
     }
 
     pub(super) fn of(component: &[u8]) -> Self {
-        // Descriptions are of the author's package; a reader of types takes them for those of the package that it makes up.
+        // Descriptions are of the author's package; a reader of types takes them for those of the package that it makes
+        // up.
         let name = b"package-docs";
         let mut bytes = component.to_vec();
         let places: Vec<_> =

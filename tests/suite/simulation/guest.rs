@@ -57,7 +57,8 @@ impl Stage {
             .filter(|(_, guests)| guests.iter().any(|guest| !guest.asks))
             .map(|(id, _)| id.clone())
             .collect();
-        // The ids themselves are random; where they stand in the catalogue of guests must not depend on them more than it has to.
+        // The ids themselves are random; where they stand in the catalogue of guests must not depend on them more than
+        // it has to.
         idle.sort();
         idle
     }

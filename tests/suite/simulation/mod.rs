@@ -1,7 +1,7 @@
 //! The engine under random calls, faults and restarts, with a model beside it that knows what must hold.
 //!
-//! Everything is drawn from one seed, printed at the start; `XTASK_TEST_SEED` repeats a run. A life of the engine is one
-//! runtime: dropping it is the crash, because nothing of the engine goes on and nothing is tidied up.
+//! Everything is drawn from one seed, printed at the start; `XTASK_TEST_SEED` repeats a run. A life of the engine is
+//! one runtime: dropping it is the crash, because nothing of the engine goes on and nothing is tidied up.
 
 mod guest;
 mod model;

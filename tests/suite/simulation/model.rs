@@ -82,13 +82,15 @@ impl Model {
             for requestor in &self.requestors {
                 check_list(tasks, requestor, &self.known, now).await?;
             }
-            // What is over its time has been checked once after that; remembering it for ever would only make runs slow.
+            // What is over its time has been checked once after that; remembering it for ever would only make runs
+            // slow.
             self.known.retain(|(_, known)| known.expires_at > now);
             Ok(())
         })
     }
 
-    /// Somebody tried to pause it. A guest on this stage cannot be held, so whether it runs after that is not to be seen.
+    /// Somebody tried to pause it. A guest on this stage cannot be held, so whether it runs after that is not to be
+    /// seen.
     pub(crate) fn paused(&mut self, id: TaskId) {
         self.paused.insert(id.to_string());
     }

@@ -1,6 +1,7 @@
 //! What the command line shows of each answer, as text and as JSON: the snapshots in `answers.txt`.
 //!
-//! A snapshot is the name of a request, the JSON of an answer, which `--json` prints as it stands, and the text for people.
+//! A snapshot is the name of a request, the JSON of an answer, which `--json` prints as it stands, and the text for
+//! people.
 
 use std::collections::BTreeSet;
 

@@ -41,8 +41,8 @@ pub(crate) enum AuditCommand {
     },
     /// Print the newest lines
     ///
-    /// With a running host, tenants and requestors are shown by their names where they have one. --json prints the lines as they are
-    /// kept, with ids.
+    /// With a running host, tenants and requestors are shown by their names where they have one. --json prints the
+    /// lines as they are kept, with ids.
     Tail {
         /// How many
         #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
@@ -147,12 +147,14 @@ async fn tail(lines: usize, follow: bool, operate: &OperateArguments) -> anyhow:
 /// Names that are asked for at once.
 const NAMES: usize = 500;
 
-/// The names of tenants and requestors, as far as the running host has told them. An id without a name is not asked for again.
+/// The names of tenants and requestors, as far as the running host has told them. An id without a name is not asked for
+/// again.
 #[derive(Default)]
 struct KnownNames(HashMap<String, Option<String>>);
 
 impl KnownNames {
-    /// Asks the running host for the names of all ids that are new. Where no host runs, nothing is opened for them: the ids are shown.
+    /// Asks the running host for the names of all ids that are new. Where no host runs, nothing is opened for them: the
+    /// ids are shown.
     async fn learn(&mut self, lines: &[Vec<u8>], operate: &OperateArguments) {
         let lines = lines.iter().filter_map(|line| LogLine::parse(line).ok());
         let ids: BTreeSet<String> = lines

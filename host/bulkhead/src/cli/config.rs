@@ -38,11 +38,12 @@ pub(crate) struct ShowArguments {
     /// Only what is not the default
     #[arg(long)]
     changed: bool,
-    /// The data directory that `serve` is given [default: BULKHEAD_SERVER_DATA, else what the configuration says, else ./bulkhead-data]
+    /// The data directory that `serve` is given [default: BULKHEAD_SERVER_DATA, else what the configuration says, else
+    /// ./bulkhead-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The configuration file [default: BULKHEAD_CONFIG; where nothing names the data directory, else ./bulkhead.toml, else
-    /// /etc/bulkhead/bulkhead.toml]
+    /// The configuration file [default: BULKHEAD_CONFIG; where nothing names the data directory, else ./bulkhead.toml,
+    /// else /etc/bulkhead/bulkhead.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// One JSON value instead of text

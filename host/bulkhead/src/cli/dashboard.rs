@@ -8,7 +8,8 @@ use clap::Subcommand;
 
 use super::operate::{OperateArguments, show_answer};
 
-/// Pages in a browser: what runs, who uses what, and a requestor's own tasks. The configuration turns them on: [dashboard] listen.
+/// Pages in a browser: what runs, who uses what, and a requestor's own tasks. The configuration turns them on:
+/// [dashboard] listen.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DashboardCommand {
     /// Print a link that logs an operator in, once and within ten minutes

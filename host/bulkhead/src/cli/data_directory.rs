@@ -1,8 +1,9 @@
 //! Where an operator's command looks for the data directory of its host.
 //!
-//! Owns the order: `--data`, `BULKHEAD_SERVER_DATA`, the configuration (`--config`, `BULKHEAD_CONFIG`, `./bulkhead.toml`,
-//! `/etc/bulkhead/bulkhead.toml`), `./bulkhead-data`. Invariant: a file that nobody named is read only where nothing else says where the
-//! data is, and only if it belongs to the user or to root, so that a folder that others write to cannot lead a command elsewhere.
+//! Owns the order: `--data`, `BULKHEAD_SERVER_DATA`, the configuration (`--config`, `BULKHEAD_CONFIG`,
+//! `./bulkhead.toml`, `/etc/bulkhead/bulkhead.toml`), `./bulkhead-data`. Invariant: a file that nobody named is read
+//! only where nothing else says where the data is, and only if it belongs to the user or to root, so that a folder that
+//! others write to cannot lead a command elsewhere.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;

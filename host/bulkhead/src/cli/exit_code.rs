@@ -4,7 +4,8 @@ use bulkhead_assembly::offline;
 use bulkhead_author_cli::{EXIT_FAILED, EXIT_USAGE};
 use bulkhead_control::ControlError;
 
-/// The data directory is another process's for the moment: a host that starts, or a command that is at it (`EX_TEMPFAIL`).
+/// The data directory is another process's for the moment: a host that starts, or a command that is at it
+/// (`EX_TEMPFAIL`).
 const EXIT_TRY_AGAIN: u8 = 75;
 
 /// What the program ends with after an error.

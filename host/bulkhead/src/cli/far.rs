@@ -1,6 +1,7 @@
 //! A host on another machine, reached over its administrators' listener.
 //!
-//! Must not send a command that such a listener refuses anyway, nor show the token. Invariant: without `--url` nothing of this is used.
+//! Must not send a command that such a listener refuses anyway, nor show the token. Invariant: without `--url` nothing
+//! of this is used.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `bulkhead help`: of a command what its `--help` says, of a key of the configuration what it is for; and the groups that long lists
-//! of commands are shown in.
+//! `bulkhead help`: of a command what its `--help` says, of a key of the configuration what it is for; and the groups
+//! that long lists of commands are shown in.
 //!
 //! Must not describe a command itself: clap's tree has the words. Invariant: every shown command is in one group.
 

@@ -1,6 +1,7 @@
 //! What every operator's command has: which host it is for, how it gets there, and how the answer is shown.
 //!
-//! Owns the way: to a host elsewhere, over a running host's control socket, or to the data directory itself. Must not know what a command does.
+//! Owns the way: to a host elsewhere, over a running host's control socket, or to the data directory itself. Must not
+//! know what a command does.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,11 +23,12 @@ use super::far::FarArguments;
 /// Which host, and how to answer.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct OperateArguments {
-    /// The host's data directory [default: BULKHEAD_SERVER_DATA, else what the configuration says, else ./bulkhead-data]
+    /// The host's data directory [default: BULKHEAD_SERVER_DATA, else what the configuration says, else
+    /// ./bulkhead-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The configuration file [default: BULKHEAD_CONFIG; where nothing names the data directory, else ./bulkhead.toml, else
-    /// /etc/bulkhead/bulkhead.toml]
+    /// The configuration file [default: BULKHEAD_CONFIG; where nothing names the data directory, else ./bulkhead.toml,
+    /// else /etc/bulkhead/bulkhead.toml]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -34,7 +36,8 @@ pub(crate) struct OperateArguments {
     /// One JSON value instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Wait for a host that starts, and for another command that has the data directory, instead of ending with exit code 75
+    /// Wait for a host that starts, and for another command that has the data directory, instead of ending with exit
+    /// code 75
     #[arg(long)]
     pub(crate) wait: bool,
     /// Tables as wide as they are, also where the terminal is narrower
@@ -160,7 +163,8 @@ async fn is_there(config: &Config) -> anyhow::Result<bool> {
     Ok(is_there || connect(&config.server.data).await?.is_some())
 }
 
-/// Whether a host runs that would carry a command out: the one elsewhere that was named, or the one on the data directory.
+/// Whether a host runs that would carry a command out: the one elsewhere that was named, or the one on the data
+/// directory.
 pub(super) async fn is_host_running(operate: &OperateArguments) -> anyhow::Result<bool> {
     match operate.search().named() {
         _ if operate.far.is_named() => Ok(true),

@@ -1,5 +1,5 @@
-//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|durable|remove|verify`; see `plugin_changes` and `plugin_usage`
-//! for more.
+//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|durable|remove|verify`; see `plugin_changes` and
+//! `plugin_usage` for more.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

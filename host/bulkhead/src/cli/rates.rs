@@ -1,7 +1,8 @@
 //! `bulkhead top --by`: calls a second, what they cost and how long they take, by tenant, plugin, tool or requestor.
 //!
-//! Owns the rates, which are made of two looks. Must not ask for more than a look needs. Invariant: no rate is negative, also where a
-//! count began anew between the looks: its thing went and came back, or the host was started again.
+//! Owns the rates, which are made of two looks. Must not ask for more than a look needs. Invariant: no rate is
+//! negative, also where a count began anew between the looks: its thing went and came back, or the host was started
+//! again.
 
 use std::collections::{BTreeMap, HashMap};
 

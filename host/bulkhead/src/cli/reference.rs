@@ -1,8 +1,8 @@
 //! `bulkhead reference`: the pages below `host/docs/reference` that the program writes about itself.
 //!
-//! Owns the Markdown of the command line. Must not read a file or the environment: the same program prints the same page
-//! everywhere. `cargo xtask docs` writes what it prints into the tree, but for the command line, which `cargo xtask dist` writes into
-//! packages.
+//! Owns the Markdown of the command line. Must not read a file or the environment: the same program prints the same
+//! page everywhere. `cargo xtask docs` writes what it prints into the tree, but for the command line, which `cargo
+//! xtask dist` writes into packages.
 
 mod errors;
 

@@ -16,8 +16,8 @@ use clap::Subcommand;
 
 use super::operate::{Absent, OperateArguments, execute, is_host_running, show, show_answer, show_fields};
 
-/// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
-/// the variable BULKHEAD_SECRET_KEY.
+/// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets]
+/// key_file, or of the variable BULKHEAD_SECRET_KEY.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
     /// Keep a secret, whose value is read from stdin; one of the same name is replaced
@@ -36,12 +36,12 @@ pub(crate) enum SecretCommand {
         /// Only in calls of this tenant [default: of every tenant]
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
-        /// Where it may go: https://HOST[:PORT][/PATH], with everything below the path, or METHOD,... and such an address; may be
-        /// given more than once
+        /// Where it may go: https://HOST[:PORT][/PATH], with everything below the path, or METHOD,... and such an
+        /// address; may be given more than once
         #[arg(long = "to", value_name = "URL", required = true)]
         destinations: Vec<String>,
-        /// Where in a request: header, query or body; may be given more than once. What a client can make the plugin write
-        /// there, it can make it send
+        /// Where in a request: header, query or body; may be given more than once. What a client can make the plugin
+        /// write there, it can make it send
         #[arg(long = "in", value_name = "PLACE", default_value = "header", value_parser = ["header", "query", "body"])]
         places: Vec<String>,
         #[command(flatten)]

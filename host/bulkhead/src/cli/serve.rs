@@ -14,13 +14,13 @@ use super::source_arguments::SourceArguments;
 
 /// Serve MCP over HTTP.
 ///
-/// Prints one line on stdout when it serves: `bulkhead: listening on http://ADDR:PORT/mcp`. Logs go to stderr. GET /healthz and
-/// GET /readyz answer without authentication. SIGTERM and SIGINT drain: no new calls, running ones get server.drain_ms, then exit
-/// code 0.
+/// Prints one line on stdout when it serves: `bulkhead: listening on http://ADDR:PORT/mcp`. Logs go to stderr. GET
+/// /healthz and GET /readyz answer without authentication. SIGTERM and SIGINT drain: no new calls, running ones get
+/// server.drain_ms, then exit code 0.
 ///
-/// Without any token or [[auth.issuer]] only loopback addresses may be listened on, and everyone is the requestor `local`. Once a
-/// token was made, every request needs one, unless auth.anonymous_loopback lets clients on this machine in. Other addresses also need
-/// TLS: [server] tls or trusted_proxies.
+/// Without any token or [[auth.issuer]] only loopback addresses may be listened on, and everyone is the requestor
+/// `local`. Once a token was made, every request needs one, unless auth.anonymous_loopback lets clients on this machine
+/// in. Other addresses also need TLS: [server] tls or trusted_proxies.
 #[derive(Args, Debug)]
 #[command(after_long_help = bulkhead_config::keys_help())]
 pub(crate) struct ServeArguments {

@@ -1,7 +1,8 @@
 //! `bulkhead completions` and `bulkhead man-pages`: what a shell and `man` know of the command line.
 //!
-//! Owns how both are written. Must not know what the commands are: clap's tree is the only source, so nothing here has to change
-//! with it. Invariant: the same program writes the same bytes everywhere; neither the date nor the environment is in them.
+//! Owns how both are written. Must not know what the commands are: clap's tree is the only source, so nothing here has
+//! to change with it. Invariant: the same program writes the same bytes everywhere; neither the date nor the
+//! environment is in them.
 
 use std::path::Path;
 

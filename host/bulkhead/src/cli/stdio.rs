@@ -18,7 +18,8 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     let (config, digest) = origin.read()?;
     let level = logging::start(&config.log);
     let data = &config.server.data.clone();
-    // Plugins that were named for this client alone belong into a host of its own, unless it shares a data directory by name.
+    // Plugins that were named for this client alone belong into a host of its own, unless it shares a data directory by
+    // name.
     if (config.data_named || !names_plugins)
         && let Some(client) = connect(data).await?
     {

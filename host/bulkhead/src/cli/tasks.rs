@@ -1,7 +1,7 @@
 //! `bulkhead tasks`: everybody's tasks.
 //!
-//! Must not show what belongs to a requestor alone. Invariant: one task that is named is answered as itself, several as a list of what was
-//! done and what was refused.
+//! Must not show what belongs to a requestor alone. Invariant: one task that is named is answered as itself, several as
+//! a list of what was done and what was refused.
 
 use std::process::ExitCode;
 

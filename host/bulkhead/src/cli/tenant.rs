@@ -19,7 +19,8 @@ use super::operate::{Absent, OperateArguments, execute, show, show_answer};
 pub(crate) enum TenantCommand {
     /// List tenants, with what they have
     List(OperateArguments),
-    /// Show what tenants used, by tenant and day (UTC): calls, CPU time, bytes of requests and answers, and stored bytes
+    /// Show what tenants used, by tenant and day (UTC): calls, CPU time, bytes of requests and answers, and stored
+    /// bytes
     #[command(
         after_long_help = "Calls are those of plugins that ended, plain ones and tasks. The stored bytes are the most of the day. A day \
         on which a tenant did nothing has no line. 90 days are kept.\n\n\
@@ -41,8 +42,8 @@ pub(crate) enum TenantCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
-    /// Erase everything of a tenant: stop its tasks, remove them with its results, tokens, names and keys, and make the database
-    /// anew
+    /// Erase everything of a tenant: stop its tasks, remove them with its results, tokens, names and keys, and make the
+    /// database anew
     #[command(
         after_long_help = "Old stores that `store rebuild` has left beside the present one are removed as well. The audit log \
         stays: it knows tenants and requestors by their ids, and by name where an operator's command named them. Backups, \

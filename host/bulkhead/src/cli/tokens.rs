@@ -21,9 +21,10 @@ use super::values::duration_ms;
 pub(crate) enum TokenCommand {
     /// Make a bearer token and print it, this once; only its hash is kept
     ///
-    /// The first token turns authentication on, for good: from then on the host answers 401 to every request without a token, also to
-    /// clients that are connected, and also after the token is revoked. At a terminal, the command asks before. Where the configuration
-    /// says auth.anonymous_loopback = true, clients on the host's own machine are let in without a token all the same.
+    /// The first token turns authentication on, for good: from then on the host answers 401 to every request without a
+    /// token, also to clients that are connected, and also after the token is revoked. At a terminal, the command asks
+    /// before. Where the configuration says auth.anonymous_loopback = true, clients on the host's own machine are let
+    /// in without a token all the same.
     #[command(
         after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
     )]
@@ -40,7 +41,8 @@ pub(crate) enum TokenCommand {
         /// What to call the token itself, for finding it in the list
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
+        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default:
+        /// everything]
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
         /// Without asking

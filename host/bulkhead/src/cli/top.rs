@@ -1,7 +1,7 @@
 //! `bulkhead top`: what a host does at the moment, again and again.
 //!
-//! Must not ask the host for anything but what other commands show. Invariant: one look costs three commands, however busy the host is;
-//! with `--by` ([`super::rates`]) it costs two.
+//! Must not ask the host for anything but what other commands show. Invariant: one look costs three commands, however
+//! busy the host is; with `--by` ([`super::rates`]) it costs two.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -32,8 +32,9 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Show what runs now, by tenant and by plugin, and which limits are fullest; again every two seconds, until SIGINT.
 ///
-/// With --by, show instead which tenant, plugin, tool or requestor takes the host's time, the dearest first.
-/// Needs a running host, on this machine or, with --url, anywhere. Where stdout is no terminal, each look follows the one before.
+/// With --by, show instead which tenant, plugin, tool or requestor takes the host's time, the dearest first. Needs a
+/// running host, on this machine or, with --url, anywhere. Where stdout is no terminal, each look follows the one
+/// before.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Columns of --by, each of the time since the look before:\n  \
     CALLS/S    calls that ended\n  \

@@ -51,7 +51,8 @@ pub(super) fn duration_ms(text: &str) -> Result<u64, String> {
     if ms == 0 { Err("a time is longer than nothing".to_owned()) } else { Ok(ms) }
 }
 
-/// A moment: so long ago (`2h`), a date (`2026-11-28`), a date and time (`2026-11-28T10:00`) or a time of today (`10:00`), in UTC.
+/// A moment: so long ago (`2h`), a date (`2026-11-28`), a date and time (`2026-11-28T10:00`) or a time of today
+/// (`10:00`), in UTC.
 pub(super) fn moment_ms(text: &str, now: u64) -> Result<u64, String> {
     let wrong = || {
         format!("{text:?} is not a moment: write how long ago (2h), or 2026-11-28, 2026-11-28T10:00 or 10:00, in UTC")

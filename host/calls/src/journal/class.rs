@@ -1,7 +1,7 @@
 //! Whether the journal of a call suffices to bring it back, and if not, why.
 //!
-//! Owns the reasons and their words, which operators read. Must not know who runs the call. Invariant: a call goes from `Replay` to
-//! `Restart` at most once and never back.
+//! Owns the reasons and their words, which operators read. Must not know who runs the call. Invariant: a call goes from
+//! `Replay` to `Restart` at most once and never back.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! What stands in a journal, for operators: each entry in its place, without what it says.
 //!
-//! Owns the words for kinds of entries. Must not read a body further than its kind: what a guest saw belongs to its requestor. Invariant:
-//! listing is total, and says of the first bytes that are no entry which one they would be.
+//! Owns the words for kinds of entries. Must not read a body further than its kind: what a guest saw belongs to its
+//! requestor. Invariant: listing is total, and says of the first bytes that are no entry which one they would be.
 
 use super::Corrupt;
 use super::names::{HTTP_HANDLE, Import, TASK_ASK, TASK_CHECKPOINT, TASK_SAFE_POINT, TASK_SLEEP};

@@ -1,7 +1,9 @@
-//! The journal of a call, as those know it who keep it and those who read it: what is to be made of it, and what became of it.
+//! The journal of a call, as those know it who keep it and those who read it: what is to be made of it, and what became
+//! of it.
 //!
-//! Owns the choice between no journal, a new one and an earlier one, the reasons for which a journal is given up, and the list of its entries.
-//! Must not know what an entry holds: that is between the sandbox and its guest. Invariant: reading is total, whatever the bytes are.
+//! Owns the choice between no journal, a new one and an earlier one, the reasons for which a journal is given up, and
+//! the list of its entries. Must not know what an entry holds: that is between the sandbox and its guest. Invariant:
+//! reading is total, whatever the bytes are.
 
 mod class;
 mod listing;

@@ -1,6 +1,7 @@
 //! The imports that pass the journal, each with a number made of its name.
 //!
-//! Owns their list. What the journal does with each is in the table of imports (`bulkhead_domain::imports`), and a test compares the two.
+//! Owns their list. What the journal does with each is in the table of imports (`bulkhead_domain::imports`), and a test
+//! compares the two.
 
 /// One import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The bytes of a journal, taken from the front.
 //!
-//! Owns how long a piece and a number are. Must not know what they mean. Invariant: reading is total, and never goes beyond the end.
+//! Owns how long a piece and a number are. Must not know what they mean. Invariant: reading is total, and never goes
+//! beyond the end.
 
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;

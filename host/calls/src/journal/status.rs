@@ -1,7 +1,7 @@
 //! What became of a journal: how far it is, why it was given up, and where a call left it.
 //!
-//! Owns those words and nothing that decides them. What they say may be read by operators: it names imports and entries, never what
-//! they hold.
+//! Owns those words and nothing that decides them. What they say may be read by operators: it names imports and
+//! entries, never what they hold.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! What a call was refused for want of a grant, and what cures that.
 //!
-//! Owns the words for both. Must not decide what is granted. Invariant: a denial is of one thing, and its cure is the key or the flag of
-//! the one side that withholds it.
+//! Owns the words for both. Must not decide what is granted. Invariant: a denial is of one thing, and its cure is the
+//! key or the flag of the one side that withholds it.
 
 use std::fmt;
 
@@ -71,7 +71,8 @@ impl Denial {
         }
     }
 
-    /// The key or the flag of the side that withholds it. `None`: no side does, and the denial itself says what is wrong.
+    /// The key or the flag of the side that withholds it. `None`: no side does, and the denial itself says what is
+    /// wrong.
     pub fn cure(&self, sides: &GrantSides) -> Option<String> {
         let cure = |side: Option<GrantSide>, grant| side.map(|side| side.explain(grant));
         match self {

@@ -9,8 +9,9 @@ use percent_encoding::percent_decode_str;
 
 use bulkhead_net::address::{is_public, normal_host};
 
-/// A destination of outgoing HTTP: `https://api.example.com`, `https://*.example.org:8443`, `http://127.0.0.1:9000`, narrowed to
-/// a path and what is below it (`https://api.example.com/v1`) or to methods (`GET,HEAD https://api.example.com`).
+/// A destination of outgoing HTTP: `https://api.example.com`, `https://*.example.org:8443`, `http://127.0.0.1:9000`,
+/// narrowed to a path and what is below it (`https://api.example.com/v1`) or to methods (`GET,HEAD
+/// https://api.example.com`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGrant {
     /// In upper case; empty: all of them.
@@ -134,7 +135,8 @@ impl HttpGrant {
             && (self.path == "/" || is_plain(path) && is_below(path, &self.path))
     }
 
-    /// Whether the granted host may turn out to be at this address: any public one; another only if the operator wrote it down.
+    /// Whether the granted host may turn out to be at this address: any public one; another only if the operator wrote
+    /// it down.
     pub fn may_reach(&self, address: IpAddr) -> bool {
         match &self.host {
             HostPattern::Address(granted) => *granted == address,
@@ -201,13 +203,15 @@ fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
 }
 
-/// Characters that some servers take for a slash: those that look like one, and those that become one when a text is normalised.
+/// Characters that some servers take for a slash: those that look like one, and those that become one when a text is
+/// normalised.
 const SLASHES: [char; 7] = ['\\', '\u{2044}', '\u{2215}', '\u{29f8}', '\u{ff0f}', '\u{fe68}', '\u{ff3c}'];
 /// The same for dots, with those that stand for several.
 const DOTS: [char; 8] = ['.', '\u{2024}', '\u{2025}', '\u{2026}', '\u{3002}', '\u{fe52}', '\u{ff0e}', '\u{ff61}'];
 
-/// Whether every server reads a path like we do: no way up, however it is spelled, and no second spelling of a slash. What is no UTF-8, like
-/// the overlong forms of a dot, and the escapes that begin with `%u` are read in more than one way.
+/// Whether every server reads a path like we do: no way up, however it is spelled, and no second spelling of a slash.
+/// What is no UTF-8, like the overlong forms of a dot, and the escapes that begin with `%u` are read in more than one
+/// way.
 fn is_plain(path: &str) -> bool {
     let Some(path) = path.strip_prefix('/') else { return false };
     let mut decoded = path.to_owned();

@@ -1,7 +1,7 @@
 //! The three sides that have to agree on a grant, and which of them does not.
 //!
-//! Must not grant anything: what is effective is the business of [`Grants::within`]. Invariant: for what all three sides agree on, no side
-//! is named.
+//! Must not grant anything: what is effective is the business of [`Grants::within`]. Invariant: for what all three
+//! sides agree on, no side is named.
 
 use bulkhead_domain::imports::Grant;
 

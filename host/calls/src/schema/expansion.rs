@@ -1,8 +1,8 @@
 //! What a schema becomes when its references are followed.
 //!
-//! A few hundred bytes of references to each other can stand for millions of checks (as with entities in XML), and a schema that refers
-//! to itself twice doubles with each level of the value. Counted before anything is compiled. Invariant: counting takes time in
-//! proportion to the schema, never to what it expands to.
+//! A few hundred bytes of references to each other can stand for millions of checks (as with entities in XML), and a
+//! schema that refers to itself twice doubles with each level of the value. Counted before anything is compiled.
+//! Invariant: counting takes time in proportion to the schema, never to what it expands to.
 
 use std::collections::HashMap;
 

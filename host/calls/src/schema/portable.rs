@@ -1,9 +1,9 @@
 //! Schemas as model interfaces take them.
 //!
-//! Owns what they refuse although JSON Schema allows it, and the form without it that means the same. The protocol lets a tool say what
-//! it likes; a client hands it on to a model's interface, and where that refuses one schema, the user has no tool at all. Invariant: a value
-//! fits the form if and only if it fits the schema. Arguments are checked against the schema itself, and it is the one that an operator
-//! accepts; the form is what clients are listed.
+//! Owns what they refuse although JSON Schema allows it, and the form without it that means the same. The protocol lets
+//! a tool say what it likes; a client hands it on to a model's interface, and where that refuses one schema, the user
+//! has no tool at all. Invariant: a value fits the form if and only if it fits the schema. Arguments are checked
+//! against the schema itself, and it is the one that an operator accepts; the form is what clients are listed.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,8 @@ type Members = Map<String, Value>;
 /// Characters of a property's name.
 const PROPERTY_CHARS_MAX: usize = 64;
 
-/// Keywords that hold schemas by name, in a list, and alone. What is asked by `if` and `not` is for validators alone: it stays.
+/// Keywords that hold schemas by name, in a list, and alone. What is asked by `if` and `not` is for validators alone:
+/// it stays.
 const BY_NAME: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const ALONE: [&str; 4] = ["items", "contains", "propertyNames", "contentSchema"];
@@ -45,7 +46,8 @@ struct Refusal {
     holds: fn(&Members) -> bool,
 }
 
-/// What model interfaces refuse in the schema of arguments. Where there is a form that means the same, [`portable`] makes it.
+/// What model interfaces refuse in the schema of arguments. Where there is a form that means the same, [`portable`]
+/// makes it.
 const REFUSALS: [Refusal; 8] = [
     Refusal {
         what: "an object without `properties`",
@@ -144,7 +146,8 @@ fn look(schema: &Value, path: String, places: &mut [Vec<String>]) {
     }
 }
 
-/// The form of a schema that the most interfaces take; `None`: it is that form already. Its nesting was bounded when it was compiled.
+/// The form of a schema that the most interfaces take; `None`: it is that form already. Its nesting was bounded when it
+/// was compiled.
 pub fn portable(schema: &Value) -> Option<Value> {
     // What was looked at tells `unevaluatedItems` what is left: no `items` is put where there was none.
     let fill = Fill { items: !schema.to_string().contains("\"unevaluatedItems\"") };
@@ -188,8 +191,9 @@ impl Fill {
     }
 }
 
-/// What stands for the items of an array that ends with its tuple: there are none, so it says nothing, and interfaces that do not know
-/// tuples, or refuse a schema without a word, read the right types. Flat members alone: a form must not grow with each level.
+/// What stands for the items of an array that ends with its tuple: there are none, so it says nothing, and interfaces
+/// that do not know tuples, or refuse a schema without a word, read the right types. Flat members alone: a form must
+/// not grow with each level.
 fn items_of_tuple(members: &Members) -> Option<Value> {
     let of_tuple = members.get("prefixItems")?.as_array()?;
     let count = members.get("maxItems")?.as_u64()?;

@@ -1,7 +1,7 @@
 //! Describes to the sender of a value how it violates a schema.
 //!
-//! Owns those words. Must not decide whether a value fits. Invariant: a violation is of bounded length, however long the value, its
-//! members' names or the schema's lists are.
+//! Owns those words. Must not decide whether a value fits. Invariant: a violation is of bounded length, however long
+//! the value, its members' names or the schema's lists are.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -35,8 +35,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What is wrong with `root`, said about the alternative that was meant: that none of them fits does not help the sender correct
-/// it.
+/// What is wrong with `root`, said about the alternative that was meant: that none of them fits does not help the
+/// sender correct it.
 pub(super) fn collect(root: &Value, error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
     let alternatives = alternatives(error);
     let tagged: Option<Vec<_>> = alternatives.iter().map(|errors| wrong_tag(errors)).collect();

@@ -1,7 +1,7 @@
 //! The description of one key, for `bulkhead help config KEY`.
 //!
-//! Owns how a key is found by what a person knows of it: its path, its name, its variable or its table. Must not describe a key that the
-//! page of all keys has not. Invariant: every key of that page is found by its path.
+//! Owns how a key is found by what a person knows of it: its path, its name, its variable or its table. Must not
+//! describe a key that the page of all keys has not. Invariant: every key of that page is found by its path.
 
 use std::fmt::Write as _;
 

@@ -161,8 +161,8 @@ fn commands_of_the_dashboard_name_no_path_and_switch_to_nothing_unread() {
     };
     let more: Vec<_> =
         COMMANDS.into_iter().filter(|sent| is_for_dashboard(sent)).filter_map(|sent| sent.split('"').nth(3)).collect();
-    // Of the others, one stages a path, one switches to what it finds, one is of a set, the canary names no version, and no page has a
-    // button for journals.
+    // Of the others, one stages a path, one switches to what it finds, one is of a set, the canary names no version,
+    // and no page has a button for journals.
     assert_eq!(
         more,
         ["token_create", "plugin_changes", "plugin_grants", "plugin_promote", "plugin_rollback", "plugin_remove"]

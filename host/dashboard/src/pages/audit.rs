@@ -45,7 +45,8 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// Whether a fact is on the reader's page. The digest of arguments tells short ones to who guesses them, and their sizes nearly do.
+    /// Whether a fact is on the reader's page. The digest of arguments tells short ones to who guesses them, and their
+    /// sizes nearly do.
     fn is_shown(self, fact: &str) -> bool {
         let is_hidden = match self {
             Self::Operator { .. } => fact == "arguments_sha256",

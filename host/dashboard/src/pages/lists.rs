@@ -1,6 +1,7 @@
 //! Lists: by what they are sorted and filtered, and their heads.
 //!
-//! Must not know what a row says. Invariant: what a list is filtered and sorted by stands in its address and nowhere else.
+//! Must not know what a row says. Invariant: what a list is filtered and sorted by stands in its address and nowhere
+//! else.
 
 use std::cmp::Ordering;
 

@@ -1,10 +1,11 @@
 //! The parts of a page that follow the host while the page is open.
 //!
-//! Owns how such a part is marked, and how it is taken out of its page again. Invariant: nobody else can write such a mark, because every
-//! text on a page is escaped.
+//! Owns how such a part is marked, and how it is taken out of its page again. Invariant: nobody else can write such a
+//! mark, because every text on a page is escaped.
 //!
-//! A page becomes live when it wraps a part of itself in [`live`]. The part is a whole block (never a row of a table), has no other one
-//! within, and its page is read by a GET. What is outside of the parts stays as it was when the page was loaded.
+//! A page becomes live when it wraps a part of itself in [`live`]. The part is a whole block (never a row of a table),
+//! has no other one within, and its page is read by a GET. What is outside of the parts stays as it was when the page
+//! was loaded.
 
 use maud::{Markup, html};
 
@@ -33,7 +34,8 @@ pub(super) fn goes_on(main: &Markup) -> bool {
     main.0.contains(BEGIN) || main.0.contains("<time ")
 }
 
-/// Whether a page without a script loads itself again: it has live parts, and nothing that a person fills in and would lose.
+/// Whether a page without a script loads itself again: it has live parts, and nothing that a person fills in and would
+/// lose.
 pub(super) fn reloads_without_script(main: &Markup) -> bool {
     let times = |part: &str| main.0.matches(part).count();
     times(BEGIN) > 0

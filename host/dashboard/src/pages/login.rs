@@ -60,8 +60,8 @@ pub(crate) fn confirm_code(frame: &Frame<'_>, page: &ConfirmCode<'_>) -> Markup 
     )
 }
 
-/// Where a login elsewhere ends. A browser does not send the cookie of the session with a request that began elsewhere, so no redirect
-/// leads on: this page does.
+/// Where a login elsewhere ends. A browser does not send the cookie of the session with a request that began elsewhere,
+/// so no redirect leads on: this page does.
 pub(crate) fn logged_in() -> Markup {
     html! {
         (DOCTYPE)

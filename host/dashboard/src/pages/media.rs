@@ -1,7 +1,8 @@
 //! Images, sounds and bytes of a result: what a page offers in their place.
 //!
-//! Must not load anything by itself, and must not believe what a plugin calls it. Invariants: nothing that can hold a script (SVG, HTML, PDF)
-//! is an image here; an image is shown on a page of its own, which the requestor opened; everything else is a file to download.
+//! Must not load anything by itself, and must not believe what a plugin calls it. Invariants: nothing that can hold a
+//! script (SVG, HTML, PDF) is an image here; an image is shown on a page of its own, which the requestor opened;
+//! everything else is a file to download.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

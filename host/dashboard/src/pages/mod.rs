@@ -1,7 +1,7 @@
 //! Pages: functions from typed values to markup.
 //!
-//! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes something is a form
-//! with the token of its session and address.
+//! Must not ask anybody for anything, and must not write a text without escaping it. Invariant: a button that changes
+//! something is a form with the token of its session and address.
 
 mod audit;
 mod bulk;
@@ -103,7 +103,8 @@ pub(crate) struct Frame<'a> {
 impl Frame<'_> {
     pub(crate) fn show(&self, title: &str, main: Markup) -> Markup {
         let reloads = live::reloads_without_script(&main);
-        // For the times on it. Pages that say nothing, such as that of what is absent, are the same whenever they are asked for.
+        // For the times on it. Pages that say nothing, such as that of what is absent, are the same whenever they are
+        // asked for.
         let now = live::goes_on(&main).then_some(self.now);
         let host = self.host();
         let is_switched = main.0.contains("<time") && !self.address.is_empty();

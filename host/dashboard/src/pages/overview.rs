@@ -241,7 +241,8 @@ fn refused_now(history: &HistoryView, now: u64) -> Vec<(String, f64)> {
 /// What to say, and the page where something can be done about it.
 type Need = (String, String);
 
-/// What a person should look at, each with the page where something can be done about it: first what does not get better by itself.
+/// What a person should look at, each with the page where something can be done about it: first what does not get
+/// better by itself.
 fn needs_attention(page: &Overview, now: u64) -> Vec<Need> {
     let Overview { health, limits, plugins, history, drain, .. } = page;
     let (mut needs, mut later): (Vec<Need>, Vec<Need>) = Default::default();

@@ -1,7 +1,7 @@
 //! What a version changes for clients, as text that an operator reads before they switch to it.
 //!
-//! Invariants: what a plugin wrote is text, without what nobody sees, and bounded; where something is cut, the page says so; the forms that
-//! switch come behind the last of the changes.
+//! Invariants: what a plugin wrote is text, without what nobody sees, and bounded; where something is cut, the page
+//! says so; the forms that switch come behind the last of the changes.
 
 use bulkhead_plugins::{
     Difference, DifferenceKind, Direction, GrantDifference, Stage, TextDifference, ToolDifference, ToolPart,

@@ -23,7 +23,8 @@ const ORDERS_SHOWN: usize = 10;
 const ORDERS_OF_ONE_SHOWN: usize = 3;
 /// Problems of a plugin on its page.
 const PROBLEMS_SHOWN: usize = 3;
-/// Bytes of a page that each of these takes: the last orders, what became of one of them, the faults of a plugin, its versions, imports and grants.
+/// Bytes of a page that each of these takes: the last orders, what became of one of them, the faults of a plugin, its
+/// versions, imports and grants.
 const ORDERS_BYTES: usize = 6_000;
 const OUTCOME_BYTES: usize = 1_500;
 const FAULTS_BYTES: usize = 2_500;

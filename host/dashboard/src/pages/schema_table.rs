@@ -1,7 +1,7 @@
 //! A JSON schema as a table that people can read.
 //!
-//! Must not follow a schema further than its bounds, whatever it refers to. Invariant: what a table cannot say is not left out in silence:
-//! the schema itself stands below it then.
+//! Must not follow a schema further than its bounds, whatever it refers to. Invariant: what a table cannot say is not
+//! left out in silence: the schema itself stands below it then.
 
 use maud::{Markup, html};
 use serde_json::Value;

@@ -38,8 +38,8 @@ const COMPOSE: &str = "; what another component exports, `bulkhead plugin compos
 /// Imports of one world that a refusal names.
 const NAMED_MAX: usize = 16;
 
-/// A sentence for each world that a component's imports belong to and this host does not have. What is of the host's own package, or of
-/// a package that WASI has released, is not looked at.
+/// A sentence for each world that a component's imports belong to and this host does not have. What is of the host's
+/// own package, or of a package that WASI has released, is not looked at.
 pub fn refusals<'a>(imports: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut by_world: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for import in imports {

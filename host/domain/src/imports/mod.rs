@@ -1,7 +1,9 @@
-//! What a guest may import: every function that the host defines for guests, what a call of it can be, and the grant that it needs.
+//! What a guest may import: every function that the host defines for guests, what a call of it can be, and the grant
+//! that it needs.
 //!
-//! Owns the table and what follows from it: whether an import is offered, and what is said of one that is not. Must not know how an
-//! import is linked. Invariant: each function that the host's linker defines has exactly one row; a test of the crate `runtime` looks.
+//! Owns the table and what follows from it: whether an import is offered, and what is said of one that is not. Must not
+//! know how an import is linked. Invariant: each function that the host's linker defines has exactly one row; a test of
+//! the crate `runtime` looks.
 
 mod foreign;
 mod table;
@@ -11,16 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use foreign::{is_absent_release, refusal, refusals};
 pub use table::INTERFACES;
 
-/// What a call of an imported function can be to a host that runs the guest a second time for the same outcome. A function that is
-/// several things, by its arguments, is the last of them: a write to stdout is pure, one into a file is an effect, and both are the same
-/// function.
+/// What a call of an imported function can be to a host that runs the guest a second time for the same outcome. A
+/// function that is several things, by its arguments, is the last of them: a write to stdout is pure, one into a file
+/// is an effect, and both are the same function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// What it gives follows from the component, its arguments, its grants, and what the guest was given before.
     Pure,
     /// The guest may learn something new.
     Observation,
-    /// Something outside of the guest changes for those who watch the call. It may get lost or come twice, and nothing is wrong.
+    /// Something outside of the guest changes for those who watch the call. It may get lost or come twice, and nothing
+    /// is wrong.
     Advisory,
     /// Something outside of the guest changes, and how often it happens matters.
     Effect,
@@ -29,7 +32,8 @@ pub enum Class {
 /// What the journal of a call holds of a call of an imported function, and what a replay makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Journaled {
-    /// The guest calls it again, and it gives the same: from the header of the journal, or from what was delivered before.
+    /// The guest calls it again, and it gives the same: from the header of the journal, or from what was delivered
+    /// before.
     Again,
     /// It looks at the clock.
     Clock,
@@ -166,8 +170,8 @@ pub fn find(import: &str) -> Option<&'static Interface> {
     INTERFACES.iter().find(|interface| interface.name == name && interface.has(version))
 }
 
-/// The grants that these imports can make use of, each with the first interface of the table that says so. An import may have its function
-/// behind it.
+/// The grants that these imports can make use of, each with the first interface of the table that says so. An import
+/// may have its function behind it.
 pub fn usable_grants<'a>(imports: impl IntoIterator<Item = &'a str>) -> Vec<(Grant, &'static str)> {
     let imported: BTreeSet<_> = imports.into_iter().filter_map(|import| import.split(['@', '.']).next()).collect();
     let mut found = BTreeMap::new();

@@ -8,8 +8,8 @@ use super::{Grant, Interface, Versions};
 
 /// The versions of WASI that the host has.
 const WASI: Versions = Versions::Releases("0.2.");
-/// For plugins whose operator allows it. Bodies and the standard streams are streams of the component model there, which are no functions:
-/// who asks for one is what it says of them.
+/// For plugins whose operator allows it. Bodies and the standard streams are streams of the component model there,
+/// which are no functions: who asks for one is what it says of them.
 const WASI_03: Versions = Versions::Releases("0.3.");
 const OWN: Versions = Versions::Exactly(&["0.1.0"]);
 const CONFIG: Versions = Versions::Exactly(&["0.2.0-draft", "0.2.0-draft-2024-09-27", "0.2.0-rc.1"]);

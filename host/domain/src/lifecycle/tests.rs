@@ -109,7 +109,8 @@ fn short(phase: &Phase) -> String {
 fn task_phase_event_matrix_holds() {
     #[rustfmt::skip]
     let expected = [
-        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, resume, continue, abandon, fail, hold, release
+        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, resume, continue,
+        // abandon, fail, hold, release
         ("queued", "running - - queued - paused(queued) - - - cancelled queued queued queued - error error paused(queued) -"),
         ("running", "- inputrequired running running running paused(running) - output - cancelled error queued running running error error paused(running) -"),
         ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued inputrequired inputrequired error error paused(inputrequired) -"),

@@ -1,7 +1,7 @@
 //! What a token says, once it is known who says it.
 //!
-//! Owns the rules of issuer, audience, time and subject (RFC 7519, RFC 9068), for signed and for introspected tokens alike.
-//! Invariant: what is missing, of another type or out of its time makes the token invalid; nothing is guessed.
+//! Owns the rules of issuer, audience, time and subject (RFC 7519, RFC 9068), for signed and for introspected tokens
+//! alike. Invariant: what is missing, of another type or out of its time makes the token invalid; nothing is guessed.
 
 use std::fmt;
 
@@ -38,7 +38,8 @@ pub(super) struct Claims {
     further: Map<String, Value>,
 }
 
-/// Claims without a field of their own. One that is there twice is refused, as those with a field are: nobody knows which one is meant.
+/// Claims without a field of their own. One that is there twice is refused, as those with a field are: nobody knows
+/// which one is meant.
 fn each_once<'de, D: Deserializer<'de>>(claims: D) -> Result<Map<String, Value>, D::Error> {
     struct EachOnce;
     impl<'de> Visitor<'de> for EachOnce {
@@ -128,7 +129,8 @@ impl Claims {
         self.proof(options, tenant, expires_at)
     }
 
-    /// The proof of an id token: of who logged in as that client with that nonce. With `is_operator`, the person needs no tenant.
+    /// The proof of an id token: of who logged in as that client with that nonce. With `is_operator`, the person needs
+    /// no tenant.
     pub(super) fn check_login(
         mut self,
         options: &IssuerOptions,
@@ -247,7 +249,8 @@ fn is_identifier(text: &str) -> bool {
     !text.is_empty() && text.len() <= SUBJECT_BYTES_MAX && !text.chars().any(char::is_control)
 }
 
-/// Whether an audience is this resource: scheme and host are compared without case, and a slash at the end does not matter.
+/// Whether an audience is this resource: scheme and host are compared without case, and a slash at the end does not
+/// matter.
 fn same_resource(audience: &str, ours: &str) -> bool {
     audience == ours || canonical(audience) == canonical(ours)
 }

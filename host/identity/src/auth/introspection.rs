@@ -1,9 +1,9 @@
 //! Opaque tokens: their issuer is asked what they are worth (RFC 7662).
 //!
-//! Owns the question, the host's own credentials for it, and the answers for a while. Must not keep a token: answers are found by
-//! its hash. Invariant: a good answer is believed for at most `cache_ms` and never beyond the token's own end; answers in memory,
-//! questions under way (`line`) and lines in the log are bounded, and so is how long a request waits: an issuer that does not answer is
-//! left alone for `keys_retry_ms`.
+//! Owns the question, the host's own credentials for it, and the answers for a while. Must not keep a token: answers
+//! are found by its hash. Invariant: a good answer is believed for at most `cache_ms` and never beyond the token's own
+//! end; answers in memory, questions under way (`line`) and lines in the log are bounded, and so is how long a request
+//! waits: an issuer that does not answer is left alone for `keys_retry_ms`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -96,7 +96,8 @@ impl Introspection {
         Self { how, authorization, options, client, now, answers, line: IntrospectionLimiter::new(), incident }
     }
 
-    /// What a token proves, and until when that is believed. Without a sender: of one that was good when its request began.
+    /// What a token proves, and until when that is believed. Without a sender: of one that was good when its request
+    /// began.
     pub(super) async fn ask(&self, token: &str, sender: Option<Sender<'_>>) -> Result<(Proof, UnixMs), Denied> {
         let digest: Digest = Sha256::digest(token).into();
         if let Some(known) = self.known(&digest) {
@@ -122,7 +123,8 @@ impl Introspection {
         }
     }
 
-    /// Refuses at once for a while after the issuer failed, and on behalf of an address that has sent too many bad tokens.
+    /// Refuses at once for a while after the issuer failed, and on behalf of an address that has sent too many bad
+    /// tokens.
     fn check_open(&self, reputation: TokenReputation, unknown: Option<Sender<'_>>) -> Result<(), Denied> {
         if let Some(exceeded) = unknown.and_then(|sender| sender.failures.exceeded(sender.address)) {
             return Err(Limited::Failures(exceeded).into());
@@ -134,8 +136,8 @@ impl Introspection {
         Ok(())
     }
 
-    /// Stops asking the issuer for a while where the next question would fail too. A refusal may be due to the token alone, and a rate
-    /// limit to unknown tokens: a client that sends such tokens must not shut out the others.
+    /// Stops asking the issuer for a while where the next question would fail too. A refusal may be due to the token
+    /// alone, and a rate limit to unknown tokens: a client that sends such tokens must not shut out the others.
     fn rest(&self, reputation: TokenReputation, error: &IntrospectionError) {
         let now = self.now.steady();
         match error {
@@ -208,7 +210,8 @@ impl Introspection {
         Ok(judged.map_err(|reason| tell_refused(&self.options.issuer, reason)).ok())
     }
 
-    /// A client that sends tokens can cause this as often as it likes: there is one line for all of it in `keys_retry_ms`.
+    /// A client that sends tokens can cause this as often as it likes: there is one line for all of it in
+    /// `keys_retry_ms`.
     fn unavailable(&self, error: &IntrospectionError) -> Denied {
         let now = self.now.steady();
         let mut incident = self.incident.lock();

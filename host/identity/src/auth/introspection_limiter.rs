@@ -1,7 +1,8 @@
 //! Order and rate of token introspection, and the back-off after an issuer failed.
 //!
-//! Owns the places for questions. Must not see a token. Invariant: tokens that were good lately have places and a rest of their own,
-//! so that unknown tokens keep no known one waiting; of the places for unknown ones, one address takes a share.
+//! Owns the places for questions. Must not see a token. Invariant: tokens that were good lately have places and a rest
+//! of their own, so that unknown tokens keep no known one waiting; of the places for unknown ones, one address takes a
+//! share.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! One issuer: its keys, and what it is asked.
 //!
-//! Owns whether the issuer vouches for a token. Must not know whose requestor a token is. Invariant: a token is judged by keys of this
-//! issuer, or by its answer about that token.
+//! Owns whether the issuer vouches for a token. Must not know whose requestor a token is. Invariant: a token is judged
+//! by keys of this issuer, or by its answer about that token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,8 @@ impl Issuer {
         Ok((self.judged(claims)?, head.kid))
     }
 
-    /// Whether what was proven still holds: the token has not ended, the issuer has not taken the key back, and may say that tenant.
+    /// Whether what was proven still holds: the token has not ended, the issuer has not taken the key back, and may say
+    /// that tenant.
     pub(super) async fn holds(&self, proof: &SignedProof, now: &SharedClock) -> Result<(), Denied> {
         let held = self.keys.usable().await?;
         let is_there = proof.kid.as_deref().is_none_or(|kid| held.has(kid));

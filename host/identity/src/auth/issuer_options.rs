@@ -1,6 +1,7 @@
 //! What the configuration says of an issuer.
 //!
-//! Must not be read from what an issuer answers. Invariant: an issuer is asked at no address but those here and those that its own metadata names.
+//! Must not be read from what an issuer answers. Invariant: an issuer is asked at no address but those here and those
+//! that its own metadata names.
 
 use jsonwebtoken::Algorithm;
 use url::Url;

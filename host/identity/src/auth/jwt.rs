@@ -1,7 +1,7 @@
 //! Signed tokens: their header, and the signature.
 //!
-//! Owns which headers are acceptable. Must not trust a word of a token before its signature was checked, save to find the key.
-//! Invariant: the key comes from the issuer's own set, and its kind decides what may be verified with it.
+//! Owns which headers are acceptable. Must not trust a word of a token before its signature was checked, save to find
+//! the key. Invariant: the key comes from the issuer's own set, and its kind decides what may be verified with it.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, dangerous, decode, decode_header};
 use serde::Deserialize;

@@ -1,9 +1,9 @@
 //! The keys of one issuer.
 //!
-//! Owns fetching, keeping and dropping them. Invariant: however many tokens with unknown keys arrive, an issuer is asked at most
-//! once every `keys_retry_ms`, by one request at a time; keys older than `keys_fresh_ms` are used only after the issuer was asked in
-//! vain or has kept a request waiting, for `keys_stale_ms` more and not a moment longer; keys that an issuer no longer names are gone
-//! with its next answer.
+//! Owns fetching, keeping and dropping them. Invariant: however many tokens with unknown keys arrive, an issuer is
+//! asked at most once every `keys_retry_ms`, by one request at a time; keys older than `keys_fresh_ms` are used only
+//! after the issuer was asked in vain or has kept a request waiting, for `keys_stale_ms` more and not a moment longer;
+//! keys that an issuer no longer names are gone with its next answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -169,8 +169,8 @@ impl IssuerKeys {
         })
     }
 
-    /// Asks for newer keys while there are some. That is awaited, since one of them may have been withdrawn, but not for long, and not
-    /// at all from an issuer that is slow or down already: all of its tenants would wait with it.
+    /// Asks for newer keys while there are some. That is awaited, since one of them may have been withdrawn, but not
+    /// for long, and not at all from an issuer that is slow or down already: all of its tenants would wait with it.
     async fn renew(self: &Arc<Self>, seen: UnixMs) {
         if self.is_unreliable.load(Ordering::Acquire) {
             if self.is_due() {
@@ -187,8 +187,8 @@ impl IssuerKeys {
         asked_at == 0 || self.now.steady().saturating_sub(asked_at) >= self.options.keys_retry_ms
     }
 
-    /// Brings newer keys than those of `seen`, if it is time to ask. In a task of its own: a client that goes away while it waits
-    /// must not take the answer from the others.
+    /// Brings newer keys than those of `seen`, if it is time to ask. In a task of its own: a client that goes away
+    /// while it waits must not take the answer from the others.
     async fn refresh(self: &Arc<Self>, seen: UnixMs) {
         let somebody_asks = self.asking.try_lock().is_err();
         if somebody_asks || self.is_due() {

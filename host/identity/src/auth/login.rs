@@ -1,8 +1,8 @@
 //! People who log in at an issuer with a browser: OpenID Connect, the authorization code flow with PKCE.
 //!
-//! Owns where a browser is sent, the exchange of its code, and what the id token must say. Must not keep or log a code or a token, and
-//! must not know a browser: whose attempt it is, is the caller's to check. Invariant: who logs in is the same requestor as with an access
-//! token of that issuer.
+//! Owns where a browser is sent, the exchange of its code, and what the id token must say. Must not keep or log a code
+//! or a token, and must not know a browser: whose attempt it is, is the caller's to check. Invariant: who logs in is
+//! the same requestor as with an access token of that issuer.
 
 use std::sync::Arc;
 

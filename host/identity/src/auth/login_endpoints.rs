@@ -1,7 +1,7 @@
 //! Where an issuer lets people in.
 //!
-//! Owns asking the issuer for its endpoints. Must not know a browser. Invariant: the issuer is asked at most once every `keys_retry_ms`,
-//! by one request at a time.
+//! Owns asking the issuer for its endpoints. Must not know a browser. Invariant: the issuer is asked at most once every
+//! `keys_retry_ms`, by one request at a time.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use super::verifier::Denied;
 use bulkhead_domain::UnixMs;
 use bulkhead_net::client::Client;
 
-/// Codes of logins that are exchanged at one issuer at a time; more are refused. Stops strangers from keeping an issuer busy.
+/// Codes of logins that are exchanged at one issuer at a time; more are refused. Stops strangers from keeping an issuer
+/// busy.
 const EXCHANGES_MAX: usize = 8;
 
 /// Where an issuer lets people in.

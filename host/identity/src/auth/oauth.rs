@@ -1,8 +1,8 @@
 //! Access tokens of authorization servers (OAuth 2.1).
 //!
-//! Owns which issuer answers for a token, and the identity that the issuer states. Must not pass a token on to anybody but the
-//! issuer that is configured to judge it. Invariant: whatever is wrong with a token, the answer is [`Denied::Invalid`]; only an issuer
-//! that cannot be asked, and a limit that is reached, are something else.
+//! Owns which issuer answers for a token, and the identity that the issuer states. Must not pass a token on to anybody
+//! but the issuer that is configured to judge it. Invariant: whatever is wrong with a token, the answer is
+//! [`Denied::Invalid`]; only an issuer that cannot be asked, and a limit that is reached, are something else.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The cryptography of signatures on tokens: ring, which TLS has brought anyway.
 //!
-//! Owns which algorithms exist at all. Invariant: nothing is verified with a key of another kind than its algorithm's, and nothing
-//! symmetric or unsigned has a verifier.
+//! Owns which algorithms exist at all. Invariant: nothing is verified with a key of another kind than its algorithm's,
+//! and nothing symmetric or unsigned has a verifier.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};

@@ -1,7 +1,7 @@
 //! How the host presents itself to clients that have no token yet (RFC 9728), and what it asks them for.
 //!
-//! Owns the metadata document, its addresses, and the values of `WWW-Authenticate`. Invariant: nothing of it comes from a request, so no
-//! header of anybody's can lead a client to another authorization server.
+//! Owns the metadata document, its addresses, and the values of `WWW-Authenticate`. Invariant: nothing of it comes from
+//! a request, so no header of anybody's can lead a client to another authorization server.
 
 use http::HeaderValue;
 use serde_json::json;

@@ -1,10 +1,11 @@
 //! Whether the credential of a stream is still valid while the stream goes on.
 //!
-//! Owns when to look again. Must not keep a token longer than the request, or the session of the dashboard, that brought it. Invariant: a credential that has ended ends what
-//! it let in, and so does one that gives another requestor than before; while it cannot be verified, the stream goes on for
-//! [`UNJUDGED_MS_MAX`], and never beyond the credential's own end. A stream that carries notifications also ends when the rights change:
-//! its client opens it again. A call that was let in goes on with the rights that it began with. When to look goes by the steady clock:
-//! a wall clock that is set back keeps no revoked credential's stream open.
+//! Owns when to look again. Must not keep a token longer than the request, or the session of the dashboard, that
+//! brought it. Invariant: a credential that has ended ends what it let in, and so does one that gives another requestor
+//! than before; while it cannot be verified, the stream goes on for [`UNJUDGED_MS_MAX`], and never beyond the
+//! credential's own end. A stream that carries notifications also ends when the rights change: its client opens it
+//! again. A call that was let in goes on with the rights that it began with. When to look goes by the steady clock: a
+//! wall clock that is set back keeps no revoked credential's stream open.
 
 use std::sync::Arc;
 use std::time::Duration;

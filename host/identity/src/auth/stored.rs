@@ -1,7 +1,8 @@
 //! What may be kept of a credential beyond the request, or the process, that it came with.
 //!
-//! Must not hold anything that lets a client in. Invariant: what is kept is enough to judge the credential anew by everything that may
-//! change (its row, the configuration, the keys of its issuer, its end), and nothing of it can be shown as a credential.
+//! Must not hold anything that lets a client in. Invariant: what is kept is enough to judge the credential anew by
+//! everything that may change (its row, the configuration, the keys of its issuer, its end), and nothing of it can be
+//! shown as a credential.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Who used access tokens, for the audit log.
 //!
-//! Owns when it was noted last. Must not see a token. Invariant: each admitted requestor has a line that says which issuer and subject are behind
-//! its id, and not one for each request.
+//! Owns when it was noted last. Must not see a token. Invariant: each admitted requestor has a line that says which
+//! issuer and subject are behind its id, and not one for each request.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! What a verifier of tokens is told, and what it answers.
 //!
-//! Owns why a credential gives no requestor. Must not know a kind of token. Invariant: unknown, expired, revoked and foreign tokens are
-//! all [`Denied::Invalid`].
+//! Owns why a credential gives no requestor. Must not know a kind of token. Invariant: unknown, expired, revoked and
+//! foreign tokens are all [`Denied::Invalid`].
 
 use std::net::IpAddr;
 
@@ -77,7 +77,8 @@ pub struct Verified {
     pub name: String,
     pub tenant: String,
     pub scopes: Scopes,
-    /// Until when nothing can happen to the token that matters to a stream which goes on, by the steady clock: see [`look_at`].
+    /// Until when nothing can happen to the token that matters to a stream which goes on, by the steady clock: see
+    /// [`look_at`].
     pub look_at: UnixMs,
     /// When it ends by itself, by the system's clock.
     pub ends_at: UnixMs,
@@ -102,21 +103,21 @@ pub trait Verifier: Send + Sync + 'static {
         Err(Denied::Invalid)
     }
 
-    /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host lets
-    /// nobody but this machine's users in.
+    /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host
+    /// lets nobody but this machine's users in.
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
         Ok(None)
     }
 
-    /// The same whatever tokens there are: who this machine's users are without one. Asked only when the operator lets them in beside
-    /// those who have tokens.
+    /// The same whatever tokens there are: who this machine's users are without one. Asked only when the operator lets
+    /// them in beside those who have tokens.
     async fn anonymous_beside_tokens(&self) -> Result<Option<Requestor>, Denied> {
         Ok(None)
     }
 }
 
-/// When to look again at a credential that ends then by the system's clock: in so many milliseconds, or at its end. What is given goes
-/// by the steady clock, which nobody can set back.
+/// When to look again at a credential that ends then by the system's clock: in so many milliseconds, or at its end.
+/// What is given goes by the steady clock, which nobody can set back.
 pub fn look_at(now: &SharedClock, ms: u64, ends_at: UnixMs) -> UnixMs {
     now.steady().saturating_add(ms.min(ends_at.saturating_sub(now.system())))
 }

@@ -1,7 +1,7 @@
 //! When each token was used last.
 //!
-//! Owns what was seen since the last write. Invariant: a request never waits for a write of this; at most one is made every few seconds,
-//! for all tokens together, and it cannot undo what an operator wrote: it has rows of its own.
+//! Owns what was seen since the last write. Invariant: a request never waits for a write of this; at most one is made
+//! every few seconds, for all tokens together, and it cannot undo what an operator wrote: it has rows of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;

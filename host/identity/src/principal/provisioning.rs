@@ -1,8 +1,9 @@
 //! Requestors that tokens of issuers bring in for the first time.
 //!
-//! Owns how many requestors and tenants there are. Invariant: what an issuer, or a client registered with one, can make grow stays
-//! within `requestors_per_tenant` and `tenants_total`, and grows no faster than its rate; a requestor that exists is never refused for it.
-//! What operators make is not refused, and is counted from the next start on at the latest.
+//! Owns how many requestors and tenants there are. Invariant: what an issuer, or a client registered with one, can make
+//! grow stays within `requestors_per_tenant` and `tenants_total`, and grows no faster than its rate; a requestor that
+//! exists is never refused for it. What operators make is not refused, and is counted from the next start on at the
+//! latest.
 
 use std::collections::HashMap;
 

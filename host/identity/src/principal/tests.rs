@@ -161,7 +161,8 @@ async fn ends_anonymous_access(store: Arc<dyn Store>) {
     assert_eq!(verifier.anonymous().await.unwrap(), None);
 }
 
-/// A request with a token that was used before asks the store for nothing, until a row of a token or a principal changes.
+/// A request with a token that was used before asks the store for nothing, until a row of a token or a principal
+/// changes.
 #[tokio::test]
 async fn token_that_was_looked_up_is_good_until_it_ends() {
     let store = Arc::new(MemoryStore::new());

@@ -1,7 +1,8 @@
 //! Tokens that were good when they were looked up last.
 //!
-//! Owns what the store said of them. Must not keep a token that is not good: nobody without one makes it grow. Invariant: what it says is
-//! what the store says, for as long as the store's rows of tokens and principals are the same.
+//! Owns what the store said of them. Must not keep a token that is not good: nobody without one makes it grow.
+//! Invariant: what it says is what the store says, for as long as the store's rows of tokens and principals are the
+//! same.
 
 use std::collections::HashMap;
 

@@ -192,8 +192,8 @@ impl Principals {
         Ok(removed)
     }
 
-    /// Whose token this is; `None` for unknown, expired and revoked ones alike. What is compared is a hash of the secret, so
-    /// that the time it takes says nothing about the secret.
+    /// Whose token this is; `None` for unknown, expired and revoked ones alike. What is compared is a hash of the
+    /// secret, so that the time it takes says nothing about the secret.
     pub async fn resolve_token(&self, token: &str, now: UnixMs) -> Result<Option<Resolved>, Error> {
         if !token.starts_with(TOKEN_PREFIX) || token.len() > TOKEN_CHARACTERS_MAX {
             return Ok(None);

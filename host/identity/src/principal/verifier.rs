@@ -18,8 +18,8 @@ use bulkhead_domain::requestor::Requestor;
 pub struct TokenVerifier {
     principals: Principals,
     now: SharedClock,
-    /// What [`anonymous`](Verifier::anonymous) found, for as long as the store says that nothing changed: every request without a
-    /// token asks for it.
+    /// What [`anonymous`](Verifier::anonymous) found, for as long as the store says that nothing changed: every request
+    /// without a token asks for it.
     anonymous: ArcSwapOption<Anonymous>,
     /// The same for [`anonymous_beside_tokens`](Verifier::anonymous_beside_tokens).
     beside_tokens: ArcSwapOption<Anonymous>,
@@ -116,8 +116,8 @@ impl Verifier for TokenVerifier {
         resolved.map(|resolved| self.verified(resolved)).ok_or(Denied::Invalid)
     }
 
-    /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
-    /// by itself when the last one expires.
+    /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would
+    /// open by itself when the last one expires.
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
         self.remembered(&self.anonymous, || self.look_up_anonymous()).await
     }

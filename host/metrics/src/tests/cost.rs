@@ -1,10 +1,10 @@
 //! What counting costs a call of a tool, measured by hand:
 //! `cargo test --release -p bulkhead-metrics cost -- --ignored --nocapture --test-threads 1`.
 //!
-//! A call here is what one plain `tools/call` does with handles, in that order, with its readings of the clock. Calls with metrics and
-//! calls without take turns in one process, because two processes differ by more than what is looked for. What the host does either
-//! way and without this crate is left out: permits, shares, and the bytes and calls of tenants. A ticking engine counts once a tick,
-//! and a scrape reads; neither is part of a call.
+//! A call here is what one plain `tools/call` does with handles, in that order, with its readings of the clock. Calls
+//! with metrics and calls without take turns in one process, because two processes differ by more than what is looked
+//! for. What the host does either way and without this crate is left out: permits, shares, and the bytes and calls of
+//! tenants. A ticking engine counts once a tick, and a scrape reads; neither is part of a call.
 
 use std::array::from_fn;
 use std::hint::black_box;
@@ -17,7 +17,8 @@ use super::*;
 const CALLS: usize = 20_480;
 /// Blocks with metrics, and as many without.
 const PAIRS: usize = 201;
-/// The handles of so many tools are larger than the first cache, as they are to a call that comes after another one's guest.
+/// The handles of so many tools are larger than the first cache, as they are to a call that comes after another one's
+/// guest.
 const SOME: usize = 256;
 /// The handles of so many tools are larger than a core's own caches.
 const MANY: usize = 4_096;

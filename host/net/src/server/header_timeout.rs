@@ -1,7 +1,7 @@
 //! How long a connection may take to send the headers of its next request.
 //!
-//! Owns one timer for each connection, however many requests come on it: a new one for each would take the lock of all timers twice a
-//! request. Invariant: a wait is over at its own deadline, whatever the timer was set to before.
+//! Owns one timer for each connection, however many requests come on it: a new one for each would take the lock of all
+//! timers twice a request. Invariant: a wait is over at its own deadline, whatever the timer was set to before.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Sleep, Timer};
 use parking_lot::Mutex;
 
-/// The timer of one connection, as hyper asks for it. It stays where it was set: when it fires too early for the wait that there is
-/// by then, it is set anew.
+/// The timer of one connection, as hyper asks for it. It stays where it was set: when it fires too early for the wait
+/// that there is by then, it is set anew.
 #[derive(Clone, Default)]
 pub(super) struct HeaderTimeout(Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>);
 

@@ -1,7 +1,8 @@
 //! Who is at the other end of a connection, and who is behind them.
 //!
-//! Owns which proxies are believed. Invariant: a forwarding header counts only when the connection comes from a configured proxy, and
-//! then only the part that configured proxies have written; nothing is ever inferred from `X-Forwarded-Host` or `-Proto`.
+//! Owns which proxies are believed. Invariant: a forwarding header counts only when the connection comes from a
+//! configured proxy, and then only the part that configured proxies have written; nothing is ever inferred from
+//! `X-Forwarded-Host` or `-Proto`.
 
 use std::net::{IpAddr, SocketAddr};
 

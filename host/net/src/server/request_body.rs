@@ -1,7 +1,8 @@
 //! The bodies of requests, and what services leave of them unread.
 //!
-//! Owns the end of a connection on which a request was answered before its body had come. Must not know why it was answered. Invariant:
-//! either the rest is read, within bounds, and the next request of the connection is served, or the answer says `Connection: close`.
+//! Owns the end of a connection on which a request was answered before its body had come. Must not know why it was
+//! answered. Invariant: either the rest is read, within bounds, and the next request of the connection is served, or
+//! the answer says `Connection: close`.
 
 use std::mem;
 use std::pin::Pin;
@@ -55,7 +56,8 @@ impl UnreadBody {
         RequestBody { incoming: Some(incoming), unread: self.clone() }
     }
 
-    /// Decides what becomes of the rest, when the request is answered. `may_read`: its client sends it, and may send another request.
+    /// Decides what becomes of the rest, when the request is answered. `may_read`: its client sends it, and may send
+    /// another request.
     pub(super) fn end<B>(&self, response: &mut Response<B>, may_read: impl FnOnce() -> bool) {
         let mut rest = self.0.lock();
         let Rest::Left(incoming) = mem::take(&mut *rest) else { return };

@@ -1,7 +1,8 @@
 //! TLS of the host's own.
 //!
-//! Owns the certificate and looks after its files. Invariant: there is always a certificate and the key that belongs to it; a new pair
-//! is taken over when both files fit each other, for connections that begin then, and until that the former one serves.
+//! Owns the certificate and looks after its files. Invariant: there is always a certificate and the key that belongs to
+//! it; a new pair is taken over when both files fit each other, for connections that begin then, and until that the
+//! former one serves.
 
 use std::fmt;
 use std::io;

@@ -1,10 +1,11 @@
 //! The threads that connections live on.
 //!
-//! Owns the workers, each a runtime of one thread, and assigns a connection to the one with the fewest. A thread that waits for its own
-//! connections alone is woken by the kernel only when one of them has data; where all threads shared all connections, a tenth of the
-//! processors' time was spent waiting for each other. A connection that carries a large body is served by separate threads until its
-//! next small request, because moving megabytes would hold up the others. Invariants: whatever a connection starts goes on until the
-//! workers are dropped, whether or not the connection is still there; one thread at a time serves it.
+//! Owns the workers, each a runtime of one thread, and assigns a connection to the one with the fewest. A thread that
+//! waits for its own connections alone is woken by the kernel only when one of them has data; where all threads shared
+//! all connections, a tenth of the processors' time was spent waiting for each other. A connection that carries a large
+//! body is served by separate threads until its next small request, because moving megabytes would hold up the others.
+//! Invariants: whatever a connection starts goes on until the workers are dropped, whether or not the connection is
+//! still there; one thread at a time serves it.
 
 use std::future::poll_fn;
 use std::io;
@@ -74,7 +75,8 @@ impl ScheduledConnection {
 }
 
 struct Worker {
-    /// `None` only while it is dropped. One that can get another thread when a reader of the store has to block its own.
+    /// `None` only while it is dropped. One that can get another thread when a reader of the store has to block its
+    /// own.
     runtime: Option<Runtime>,
     /// Every connection holds a clone.
     connections: Arc<()>,
@@ -96,8 +98,8 @@ impl Drop for Worker {
 }
 
 impl ConnectionWorkers {
-    /// One more than there are processors: quick calls begin on these threads, and one that is not quick after all holds its thread up
-    /// for a tick.
+    /// One more than there are processors: quick calls begin on these threads, and one that is not quick after all
+    /// holds its thread up for a tick.
     ///
     /// # Errors
     /// A thread cannot be started.

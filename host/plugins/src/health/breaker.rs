@@ -1,9 +1,9 @@
 //! Keeping callers from plugins that keep breaking.
 //!
-//! Owns a circuit for each requestor and version: so many faults in a row open it, and calls are refused until a back-off is over;
-//! then one call may try. Faults are traps and limits of the sandbox, not errors that a tool reports. Invariant: what one tenant
-//! makes a plugin do takes it from nobody else. Only when so many calls in a row break for each of several tenants, and nobody's
-//! succeed, is a version kept from everyone; then each tenant may try on its own.
+//! Owns a circuit for each requestor and version: so many faults in a row open it, and calls are refused until a
+//! back-off is over; then one call may try. Faults are traps and limits of the sandbox, not errors that a tool reports.
+//! Invariant: what one tenant makes a plugin do takes it from nobody else. Only when so many calls in a row break for
+//! each of several tenants, and nobody's succeed, is a version kept from everyone; then each tenant may try on its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

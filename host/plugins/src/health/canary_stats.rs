@@ -1,10 +1,10 @@
 //! Watching a version that is being tried: does it break more often, or take longer, than its operator allows.
 //!
-//! Owns the last calls of each watched version and of the one that it is held against. Must not act: the publisher of versions
-//! receives the verdict and decides. Invariant: a verdict comes from calls that ended within the window, by the clock that is passed
-//! in; what a client cancels or a tool reports as its own error is no fault. A verdict moves everybody, so it holds also without
-//! the calls of any one of them: of one tenant where several have the version, else of one requestor. Nobody who sends arguments
-//! that break a tool, or that keep it busy, takes a version from others.
+//! Owns the last calls of each watched version and of the one that it is held against. Must not act: the publisher of
+//! versions receives the verdict and decides. Invariant: a verdict comes from calls that ended within the window, by
+//! the clock that is passed in; what a client cancels or a tool reports as its own error is no fault. A verdict moves
+//! everybody, so it holds also without the calls of any one of them: of one tenant where several have the version, else
+//! of one requestor. Nobody who sends arguments that break a tool, or that keep it busy, takes a version from others.
 
 mod window;
 
@@ -33,12 +33,13 @@ const LATENCY_MIN: Duration = Duration::from_millis(1);
 pub struct CanaryThresholds {
     /// Calls that may break, per cent; 100: all of them.
     pub fault_percent_max: u8,
-    /// What the slowest twentieth of a tool's calls may take, per cent of the same with the other version; 0: whatever it likes.
+    /// What the slowest twentieth of a tool's calls may take, per cent of the same with the other version; 0: whatever
+    /// it likes.
     pub latency_percent_max: u32,
     /// How far back is looked, in milliseconds.
     pub window_ms: u64,
-    /// With fewer calls there is no verdict, unless so many in a row failed for one requestor that the plugin is quarantined for it. The
-    /// calls of requestors that are left out do not count.
+    /// With fewer calls there is no verdict, unless so many in a row failed for one requestor that the plugin is
+    /// quarantined for it. The calls of requestors that are left out do not count.
     pub calls_min: u32,
 }
 
@@ -194,8 +195,8 @@ impl Watched {
         })
     }
 
-    /// The parties whose calls of a tool were seen with either version, so that none of them alone can make the other version look
-    /// quick. The party with the most calls comes first: it most likely makes the difference.
+    /// The parties whose calls of a tool were seen with either version, so that none of them alone can make the other
+    /// version look quick. The party with the most calls comes first: it most likely makes the difference.
     fn callers(&self, tool: usize) -> Vec<Party> {
         let by_tenant = self.own.has_several_tenants();
         let mut calls = HashMap::new();

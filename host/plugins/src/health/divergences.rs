@@ -1,7 +1,7 @@
 //! Versions whose new calls keep no journals, and the divergences that nothing has been made of yet.
 //!
-//! Must not decide which version that is: [`crate::demotion`] does, and the store remembers it. Invariant: where no version is demoted, a
-//! call costs one load of a flag.
+//! Must not decide which version that is: [`crate::demotion`] does, and the store remembers it. Invariant: where no
+//! version is demoted, a call costs one load of a flag.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

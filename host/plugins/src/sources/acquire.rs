@@ -35,7 +35,8 @@ pub struct ConfiguredSource {
     pub sha256: Option<Digest>,
 }
 
-/// Components of watched folders that are parts of configured plugins. Paths are as they are written, or [`Self::resolved`].
+/// Components of watched folders that are parts of configured plugins. Paths are as they are written, or
+/// [`Self::resolved`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct ComposedFiles {
     /// By the first component of each.
@@ -106,8 +107,8 @@ impl ComponentFetcher {
         rules.take(source, pinned, &rules.fetching).await
     }
 
-    /// The same of everything that a plugin is composed of; then `sha256` is that of the whole. Each component passes the rule for its
-    /// own source.
+    /// The same of everything that a plugin is composed of; then `sha256` is that of the whole. Each component passes
+    /// the rule for its own source.
     ///
     /// # Errors
     /// As [`Self::take`], or the components do not fit together.

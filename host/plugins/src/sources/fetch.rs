@@ -82,8 +82,8 @@ async fn whole(response: Response, bytes_max: u64, progress: &Progress) -> Resul
     Ok((response.bytes(bytes_max, progress).await?, origin))
 }
 
-/// A file, not a device that never ends, and not larger than it may be. Gives also where this very file is, behind all links: when the
-/// path is resolved again, a link on it may lead elsewhere.
+/// A file, not a device that never ends, and not larger than it may be. Gives also where this very file is, behind all
+/// links: when the path is resolved again, a link on it may lead elsewhere.
 fn read_bounded(path: &Path, bytes_max: u64) -> Result<(Vec<u8>, PathBuf), Error> {
     let failed = |error: std::io::Error| Error::File(format!("cannot read {}: {error}", path.display()));
     // A pipe would keep whoever opens it waiting.

@@ -1,7 +1,7 @@
 //! Which sources a rule is for.
 //!
-//! Owns patterns and the one spelling in which addresses are compared. Must not know what a rule demands. Invariant: two spellings of one
-//! address fit the same patterns.
+//! Owns patterns and the one spelling in which addresses are compared. Must not know what a rule demands. Invariant:
+//! two spellings of one address fit the same patterns.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
@@ -54,8 +54,8 @@ impl Pattern {
         Self(plain.to_string_lossy().into_owned())
     }
 
-    /// Whether a source is meant. A file is known by its path as it was written, unless that goes up, and by `behind`: where the
-    /// file was that was read, with no link on the way.
+    /// Whether a source is meant. A file is known by its path as it was written, unless that goes up, and by `behind`:
+    /// where the file was that was read, with no link on the way.
     pub fn fits(&self, source: &Source, behind: Option<&Path>) -> bool {
         let Source::File(path) = source else {
             return fits(self.0.as_bytes(), normal(&source.to_string()).as_bytes());
@@ -83,8 +83,9 @@ impl Pattern {
     }
 }
 
-/// An address, or a pattern of some, in the one spelling in which they are compared: small letters and no dot at the end of the host, no
-/// default port, no part of the path that is empty or `.`, and nothing escaped that need not be. A path is as it is.
+/// An address, or a pattern of some, in the one spelling in which they are compared: small letters and no dot at the
+/// end of the host, no default port, no part of the path that is empty or `.`, and nothing escaped that need not be. A
+/// path is as it is.
 fn normal(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -112,7 +113,8 @@ fn normal(text: &str) -> String {
     format!("{scheme}://{host}{port}/{}", parts.join("/"))
 }
 
-/// A path without escapes of what means the same without: unreserved characters (RFC 3986, section 2.3). The others have large digits.
+/// A path without escapes of what means the same without: unreserved characters (RFC 3986, section 2.3). The others
+/// have large digits.
 fn unescaped(path: &str) -> String {
     let mut plain = String::with_capacity(path.len());
     let mut rest = path;

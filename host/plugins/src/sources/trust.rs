@@ -1,7 +1,7 @@
 //! Whom a component may come from.
 //!
-//! Invariant: a [`Verified`] exists only after every check; the first rule whose pattern fits a source decides about it, and what
-//! comes over a network is never taken because nobody said anything.
+//! Invariant: a [`Verified`] exists only after every check; the first rule whose pattern fits a source decides about
+//! it, and what comes over a network is never taken because nobody said anything.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -128,8 +128,8 @@ impl Trust {
         ids.iter().map(signer).collect()
     }
 
-    /// Whether only signed components are taken from there. Which rule is for a file is known once it is open, and its signatures
-    /// are read either way.
+    /// Whether only signed components are taken from there. Which rule is for a file is known once it is open, and its
+    /// signatures are read either way.
     pub fn requires_signature(&self, source: &Source) -> bool {
         self.rules.iter().find(|rule| rule.pattern.fits(source, None)).is_some_and(|rule| !rule.keys.is_empty())
     }
@@ -201,8 +201,8 @@ impl Verified {
         &self.signed_by
     }
 
-    /// One component of several that have passed. It comes from where the first one does; it is signed only if all are, and the strictest
-    /// rule about definitions that change is the one for it.
+    /// One component of several that have passed. It comes from where the first one does; it is signed only if all are,
+    /// and the strictest rule about definitions that change is the one for it.
     ///
     /// # Errors
     /// They do not fit together.
@@ -254,8 +254,8 @@ impl Verified {
     }
 }
 
-/// Of several rules that have a say about one component. One that says nothing leaves it to the plugin's own `accept_changes`, which
-/// no other rule may widen.
+/// Of several rules that have a say about one component. One that says nothing leaves it to the plugin's own
+/// `accept_changes`, which no other rule may widen.
 fn strictest(rules: impl Iterator<Item = Option<Pinning>> + Clone) -> Option<Pinning> {
     let says = |pinning| rules.clone().any(|rule| rule == pinning);
     [Some(Pinning::Hold), None, Some(Pinning::Show)]

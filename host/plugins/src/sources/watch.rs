@@ -1,13 +1,14 @@
 //! Folders whose components become plugins by themselves.
 //!
-//! Owns looking at the folders and deciding what in them is whole and new. Must not switch to anything that an operator would have
-//! to be asked about. Invariant: what is taken has not changed for [`SETTLE`], neither while it was read; what was refused stays
-//! refused, and is said once, until something about it changes; what failed by no fault of its own is tried again, less and less
-//! often; a file that changes without its bytes changing decides nothing.
+//! Owns looking at the folders and deciding what in them is whole and new. Must not switch to anything that an operator
+//! would have to be asked about. Invariant: what is taken has not changed for [`SETTLE`], neither while it was read;
+//! what was refused stays refused, and is said once, until something about it changes; what failed by no fault of its
+//! own is tried again, less and less often; a file that changes without its bytes changing decides nothing.
 //!
-//! A file is known by what it leads to: its path behind all links, inode, size and time of change, and the same of its signature, its
-//! WIT text and the components that it is composed with, which are no plugins of their own. So a link that is swapped is a change, whichever link on the way it is. A removed file changes nothing: the plugin
-//! goes on, until an operator removes it.
+//! A file is known by what it leads to: its path behind all links, inode, size and time of change, and the same of its
+//! signature, its WIT text and the components that it is composed with, which are no plugins of their own. So a link
+//! that is swapped is a change, whichever link on the way it is. A removed file changes nothing: the plugin goes on,
+//! until an operator removes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -44,8 +45,8 @@ pub struct Watch {
 struct WatchState {
     /// The files that are there.
     seen: BTreeMap<PathBuf, Seen>,
-    /// By plugin: the version that was last decided about here. The same bytes once more are no reason to decide again, and least
-    /// of all against an operator who has gone back to another version meanwhile.
+    /// By plugin: the version that was last decided about here. The same bytes once more are no reason to decide again,
+    /// and least of all against an operator who has gone back to another version meanwhile.
     decided: BTreeMap<String, Digest>,
 }
 

@@ -101,7 +101,8 @@ impl StreamedRequest {
         };
         match started {
             Ok(running) => {
-                // The guest is dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
+                // The guest is dropped after its result is rendered. Its permit is free as soon as it has finished
+                // (`PlainCall`).
                 let (result, _call) = self.converse(running, &mut progress, in_flight).await?;
                 Some(finished(id, &result.and_then(of_kind), self.session.settled.version))
             }
@@ -109,8 +110,8 @@ impl StreamedRequest {
         }
     }
 
-    /// Carries what a call says and asks until it is over: what it came to, and the call with its permit. `None` when the client
-    /// cancelled the request.
+    /// Carries what a call says and asks until it is over: what it came to, and the call with its permit. `None` when
+    /// the client cancelled the request.
     pub(super) async fn converse(
         &self,
         mut call: PlainCall,

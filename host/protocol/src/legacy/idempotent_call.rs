@@ -1,7 +1,8 @@
 //! A plain `tools/call` under an idempotency key: made once, and found again by a repeated request.
 //!
-//! To its client it is a plain call like any other: its notifications and input requests come on its own stream, its output is the response. But
-//! it has a record from the start and goes on without its client; only one that cancels the request cancels the call.
+//! To its client it is a plain call like any other: its notifications and input requests come on its own stream, its
+//! output is the response. But it has a record from the start and goes on without its client; only one that cancels the
+//! request cancels the call.
 
 use std::sync::Arc;
 

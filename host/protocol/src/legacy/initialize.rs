@@ -81,8 +81,8 @@ pub(super) fn initialize(
     Ok(Received::Opened { session: Arc::new(session), reply })
 }
 
-/// The server's capabilities in this revision for a client with these rights. A promise only: each request is checked against the rights
-/// that come with it.
+/// The server's capabilities in this revision for a client with these rights. A promise only: each request is checked
+/// against the rights that come with it.
 #[derive(Serialize)]
 struct ServerCapabilities {
     logging: Empty,

@@ -1,7 +1,7 @@
 //! The legacy era: sessions, `initialize`, and tasks as the 2025-11-25 core and SEP-1686 have them.
 //!
-//! Owns how each method of the era is carried out and what a session may do. Must not know the modern era. Invariant: a request is checked
-//! in one order: session, method, rights, room for its answer, params.
+//! Owns how each method of the era is carried out and what a session may do. Must not know the modern era. Invariant: a
+//! request is checked in one order: session, method, rights, room for its answer, params.
 
 mod call;
 mod dispatch;
@@ -43,8 +43,8 @@ use request::Request;
 pub(super) use get_stream::standalone;
 pub(super) use stream_router::StreamRouter;
 
-/// Whether a session knows a method. Tasks of the core came with 2025-11-25; the methods of SEP-1686 are there in every revision. Steer,
-/// pause and resume are an experiment that a client declares.
+/// Whether a session knows a method. Tasks of the core came with 2025-11-25; the methods of SEP-1686 are there in every
+/// revision. Steer, pause and resume are an experiment that a client declares.
 fn exists_for(method: Method, settled: &Negotiated) -> bool {
     match method.subject() {
         Subject::Steer => settled.interaction.steer,
@@ -70,7 +70,8 @@ pub(super) fn request(
     }
     let Some(session) = session_of(peer) else {
         return match method {
-            // A pipe may be asked whether it is there before its handshake. Over HTTP a request without a session is lost.
+            // A pipe may be asked whether it is there before its handshake. Over HTTP a request without a session is
+            // lost.
             Some(Method::Ping) if peer.connection.is_some() => {
                 Received::Exchange(immediate(jsonrpc::response(id, &Empty {})))
             }
@@ -134,8 +135,8 @@ pub(super) fn notification(
     }
 }
 
-/// Takes the response to a request of ours. One that is unknown or late is ignored, as is the response to a task's input request from
-/// a client that has no right to tasks.
+/// Takes the response to a request of ours. One that is unknown or late is ignored, as is the response to a task's
+/// input request from a client that has no right to tasks.
 pub(super) fn response(
     shared: &Arc<ProtocolContext>,
     peer: &Peer<'_>,
@@ -180,7 +181,8 @@ pub(super) fn response(
     Received::Accepted
 }
 
-/// Takes the response to a request of this host that came to another one. Answers to questions of tasks are in the record by now.
+/// Takes the response to a request of this host that came to another one. Answers to questions of tasks are in the
+/// record by now.
 pub(super) fn replied_elsewhere(session: &Session, id: String, reply: Reply, has_tasks: bool) {
     let may = |pending: &PendingRequest| match &pending.input_request {
         None => true,

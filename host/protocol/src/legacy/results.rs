@@ -1,5 +1,5 @@
-//! The end of a task: `tasks/result` waits for it, and carries the task's questions and reports meanwhile. So does the request that
-//! became a task of SEP-1686 (see `augmented`), whose own `tasks/result` never waits.
+//! The end of a task: `tasks/result` waits for it, and carries the task's questions and reports meanwhile. So does the
+//! request that became a task of SEP-1686 (see `augmented`), whose own `tasks/result` never waits.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Tasks of SEP-1686 that are over when they are made: what the host answers itself is immediate, and the answer is kept.
+//! Tasks of SEP-1686 that are over when they are made: what the host answers itself is immediate, and the answer is
+//! kept.
 //!
 //! Invariant: nothing is done for a request whose id belongs to another one, and what is refused makes no task.
 

@@ -1,8 +1,8 @@
 //! A request that its client made a task of SEP-1686: the task is announced, and the request is answered all the same.
 //!
-//! Must not matter to the task: it goes on when nobody waits for the response any more. Only a client that cancels the request cancels
-//! the task. Invariant: a client's id names one request; asked for again with the same method and params it is the same task, and with
-//! others a refusal.
+//! Must not matter to the task: it goes on when nobody waits for the response any more. Only a client that cancels the
+//! request cancels the task. Invariant: a client's id names one request; asked for again with the same method and
+//! params it is the same task, and with others a refusal.
 
 use std::sync::Arc;
 
@@ -72,7 +72,8 @@ pub(super) fn request(
     }))
 }
 
-/// Where a task that this session asks for comes from. `reads_events`: the client reads what is said before the response.
+/// Where a task that this session asks for comes from. `reads_events`: the client reads what is said before the
+/// response.
 pub(super) fn origin(session: &Session, reads_events: bool) -> Origin {
     Origin {
         era: Era::Legacy,
@@ -95,7 +96,8 @@ pub(super) struct TaskAugmentedRequest {
 }
 
 impl TaskAugmentedRequest {
-    /// Makes the task or finds it, and stays with it to its end. `uri` is that of the resource that the request is about.
+    /// Makes the task or finds it, and stays with it to its end. `uri` is that of the resource that the request is
+    /// about.
     async fn run(
         self,
         job: Job,

@@ -190,7 +190,8 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     })
 }
 
-/// Asks plugins in order, until one does not say that there is no such thing, and talks with the client for it on the way.
+/// Asks plugins in order, until one does not say that there is no such thing, and talks with the client for it on the
+/// way.
 fn visit<T>(
     request: Request<'_>,
     visits: Vec<(Arc<CatalogPlugin>, Operation)>,

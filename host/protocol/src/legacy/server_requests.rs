@@ -1,8 +1,8 @@
 //! Requests of the host to a client, from sending to the final answer.
 //!
-//! Owns where a client is asked, and the waiting: time limits, withdrawal, and clients that answer with a task of their own, which is
-//! then polled and fetched. Two users: a plain call waits for its answers itself ([`ask`]); a task's questions are offered on a stream
-//! ([`SentInputRequests`]) and answered whenever and wherever the response arrives.
+//! Owns where a client is asked, and the waiting: time limits, withdrawal, and clients that answer with a task of their
+//! own, which is then polled and fetched. Two users: a plain call waits for its answers itself ([`ask`]); a task's
+//! questions are offered on a stream ([`SentInputRequests`]) and answered whenever and wherever the response arrives.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -93,7 +93,8 @@ impl RequestStream {
     }
 }
 
-/// What a client can be asked on behalf of its request: nothing while there is no stream that it reads. It shows views all the same.
+/// What a client can be asked on behalf of its request: nothing while there is no stream that it reads. It shows views
+/// all the same.
 pub(super) fn features(session: &Session, reads_events: bool) -> ClientFeatures {
     let features = session.settled.features;
     if reads_events || session.standalone().is_some() { features } else { features.unasked() }
@@ -113,7 +114,8 @@ fn key_digest(issued_key: &str) -> String {
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The outstanding question of a task that another host has asked under this id; `None`: there is none that this requestor may answer.
+/// The outstanding question of a task that another host has asked under this id; `None`: there is none that this
+/// requestor may answer.
 pub(super) async fn asked_elsewhere(
     shared: &ProtocolContext,
     session: &Session,
@@ -172,7 +174,8 @@ impl ServerRequest {
         let withdraw = Arc::new(AtomicBool::new(input_request.is_none()));
         let question = input_request.as_ref().filter(|_| shared.tasks.is_shared()).map(question_name);
         let (number, reply) = session.expect(input_request);
-        // Where several hosts serve the client, the id says who asks, and which question of a task it is: the answer may come to any of them.
+        // Where several hosts serve the client, the id says who asks, and which question of a task it is: the answer
+        // may come to any of them.
         let host = shared.tasks.host_name();
         let id = question.map_or_else(
             || request_id(session, number, host),
@@ -194,7 +197,8 @@ impl ServerRequest {
         Ok((Self { session, stream, id, number, host, client_task: None, withdraw }, reply))
     }
 
-    /// The final response: of the request, or of the task that the client made of it. `None`: another request took the answer.
+    /// The final response: of the request, or of the task that the client made of it. `None`: another request took the
+    /// answer.
     async fn outcome(&mut self, kind: &InputRequestKind, reply: oneshot::Receiver<Reply>) -> Option<Reply> {
         let reply = reply.await.ok()?;
         let Some(mut task) = client_task(&self.session, kind, &reply) else { return Some(reply) };
@@ -247,8 +251,9 @@ impl Drop for ServerRequest {
     }
 }
 
-/// Asks the client on behalf of a plain call, all questions at once, and waits for every answer: on the call's own stream, or on the
-/// standalone one if the client does not read that. Dropping this tells the client that the answers are not needed any more.
+/// Asks the client on behalf of a plain call, all questions at once, and waits for every answer: on the call's own
+/// stream, or on the standalone one if the client does not read that. Dropping this tells the client that the answers
+/// are not needed any more.
 pub(super) async fn ask(
     shared: Arc<ProtocolContext>,
     session: Arc<Session>,
@@ -310,7 +315,8 @@ impl SentInputRequests {
         Self { shared: Arc::clone(shared), session: Arc::clone(session), stream, open: Vec::new() }
     }
 
-    /// Withdraws what was answered elsewhere, and sends the outstanding questions that `claim` says are for this stream.
+    /// Withdraws what was answered elsewhere, and sends the outstanding questions that `claim` says are for this
+    /// stream.
     pub(super) fn update(&mut self, task: &Task, claim: impl Fn(&str, &InputRequestKind) -> bool) {
         self.withdraw(task.id, |key| !task.outstanding().any(|input| input.issued_key == key));
         for input in task.outstanding() {
@@ -371,8 +377,8 @@ impl SentInputRequests {
     }
 }
 
-/// Waits for what becomes of a question. Responses that are answers were passed on where they arrived; what comes here is the
-/// result of a client's task.
+/// Waits for what becomes of a question. Responses that are answers were passed on where they arrived; what comes here
+/// is the result of a client's task.
 async fn pursue(
     shared: Arc<ProtocolContext>,
     mut sent: ServerRequest,

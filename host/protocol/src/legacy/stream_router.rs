@@ -1,9 +1,9 @@
 //! Which open stream carries a task's messages.
 //!
-//! A question of a task is sent once: to the newest open `tasks/result` whose client can answer it, else to the standalone
-//! stream of the session that created the task, else to whichever of them opens next. What was sent on a stream that is gone
-//! and was never answered is sent again on the next `tasks/result` or standalone stream, but not on one that was open all the
-//! time: its user may still have the first one on the screen.
+//! A question of a task is sent once: to the newest open `tasks/result` whose client can answer it, else to the
+//! standalone stream of the session that created the task, else to whichever of them opens next. What was sent on a
+//! stream that is gone and was never answered is sent again on the next `tasks/result` or standalone stream, but not on
+//! one that was open all the time: its user may still have the first one on the screen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ struct Streams {
     sent: HashMap<String, Delivery>,
     /// Another stream left an input request to a `tasks/result` waiter.
     deferred: bool,
-    /// The task has ended. Kept for a while, for streams that have not heard of it and would ask what they heard before.
+    /// The task has ended. Kept for a while, for streams that have not heard of it and would ask what they heard
+    /// before.
     over: bool,
 }
 

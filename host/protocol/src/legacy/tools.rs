@@ -121,8 +121,8 @@ impl EraCall for SessionCall<'_> {
     /// A wish that is not understood in this revision is none.
     fn mode(&self, tool: &Tool) -> Result<CallMode, RpcError> {
         let core = self.task.filter(|_| self.session.settled.version.has_tasks());
-        // The design wants its metadata ignored where no task comes of it. A tool that runs only as a task cannot ignore it: then the
-        // caller hears what it lacks.
+        // The design wants its metadata ignored where no task comes of it. A tool that runs only as a task cannot
+        // ignore it: then the caller hears what it lacks.
         let takes = match tool.task_support {
             TaskSupport::Forbidden => false,
             TaskSupport::Optional => self.may_have_tasks,

@@ -19,8 +19,9 @@ pub(super) struct CacheLimits {
     pub(super) weight_max: u64,
 }
 
-/// Entries by state id. An entry beyond its requestor's share evicts the requestor's own oldest; beyond the tenant's share, the oldest
-/// of the requestor that has most in the tenant; beyond the whole, the same in the tenant that has most.
+/// Entries by state id. An entry beyond its requestor's share evicts the requestor's own oldest; beyond the tenant's
+/// share, the oldest of the requestor that has most in the tenant; beyond the whole, the same in the tenant that has
+/// most.
 pub(super) struct BoundedCache<V> {
     bounds: CacheLimits,
     slots: Mutex<Slots<V>>,

@@ -1,8 +1,9 @@
-//! `tools/call`: a plain answer, a task, or questions first. The host decides. And the conversation that `prompts/get` and
-//! `resources/read` have with it in common: questions first, without the task.
+//! `tools/call`: a plain answer, a task, or questions first. The host decides. And the conversation that `prompts/get`
+//! and `resources/read` have with it in common: questions first, without the task.
 //!
-//! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will, as soon as that
-//! is possible; what it asks before that is answered by a request of its own that goes on where this one ended.
+//! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will,
+//! as soon as that is possible; what it asks before that is answered by a request of its own that goes on where this
+//! one ended.
 
 mod begin;
 mod idempotent_call;
@@ -43,7 +44,8 @@ use bulkhead_domain::tool::{TaskSupport, ToolOutput};
 use bulkhead_tasks::{CallNews, CallRequest, Fallback, Job, PluginRequest, RequestedTtl, TaskRequest};
 use input_requests::{InputOutcome, issue};
 
-/// When a call tries again to become a task that could not. A place among the running tasks is told of as soon as there is one.
+/// When a call tries again to become a task that could not. A place among the running tasks is told of as soon as there
+/// is one.
 const PROMOTE_AGAIN: Duration = Duration::from_secs(5);
 
 /// What is asked of plugins.
@@ -83,7 +85,8 @@ pub(super) struct RoundTrip {
     lease: Option<StateLease>,
     /// When the call becomes a task, if it may.
     promote_at: Option<Instant>,
-    /// The guest that is over, dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
+    /// The guest that is over, dropped after its result is rendered. Its permit is free as soon as it has finished
+    /// (`PlainCall`).
     _finished_guest: Option<CallHandle>,
 }
 
@@ -218,7 +221,8 @@ impl RoundTrip {
         self.converse(ActiveCall { guest, issued: Vec::new(), answers }, None, frames).await
     }
 
-    /// A new call that still waits for its permit when it would become a task becomes one that waits: its client has something to poll.
+    /// A new call that still waits for its permit when it would become a task becomes one that waits: its client has
+    /// something to poll.
     async fn start_or_queue(&self) -> Result<Begun, RpcError> {
         let mut started = pin!(self.start());
         let PluginCall::Tool(call) = &self.plugin_call else { return started.await.map(Begun::Call) };
@@ -320,7 +324,8 @@ impl RoundTrip {
         self.conclude(ending).await
     }
 
-    /// What going on from a state came to. It is kept for equal requests, unless nothing was answered: then the state stays good.
+    /// What going on from a state came to. It is kept for equal requests, unless nothing was answered: then the state
+    /// stays good.
     async fn conclude(&mut self, ending: Result<Ending, RoundTripError>) -> Outcome {
         let (outcome, counts_as_answer) = match ending {
             Ok(ending) => {

@@ -1,4 +1,5 @@
-//! The guest behind a plain call, or another request to a plugin: cancelled when nobody wants it any more, made a task without losing anything.
+//! The guest behind a plain call, or another request to a plugin: cancelled when nobody wants it any more, made a task
+//! without losing anything.
 
 use std::sync::Arc;
 
@@ -100,8 +101,8 @@ enum Made {
     Other(Result<CallHandle, Error>),
 }
 
-/// Writes a task's record to the end once it is begun, even if the exchange is dropped meanwhile: a record that was half waited
-/// for would be a task without a run. A task that nobody is there to be told of is removed again.
+/// Writes a task's record to the end once it is begun, even if the exchange is dropped meanwhile: a record that was
+/// half waited for would be a task without a run. A task that nobody is there to be told of is removed again.
 async fn making(
     tasks: &Tasks,
     requestor: Requestor,

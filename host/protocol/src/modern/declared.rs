@@ -1,7 +1,7 @@
 //! Whether what a client declared beside its message is what the message says.
 //!
-//! Intermediaries route by these values without reading the body; a difference would let them decide about another request than
-//! the one that is served.
+//! Intermediaries route by these values without reading the body; a difference would let them decide about another
+//! request than the one that is served.
 
 use std::borrow::Cow;
 

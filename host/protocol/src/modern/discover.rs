@@ -48,7 +48,8 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         true => (json!({"steer": true, "pause": true}), "private"),
         false => (json!({}), scope(request)),
     };
-    // Who may not use an extension is not told of it; each request is checked against the rights that come with it all the same.
+    // Who may not use an extension is not told of it; each request is checked against the rights that come with it all
+    // the same.
     let extensions = [
         (Need::Tasks, TASKS_EXTENSION, tasks),
         (Need::Steer, INTERACTION_EXTENSION, json!({"steer": true, "pause": true})),

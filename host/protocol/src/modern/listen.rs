@@ -1,7 +1,7 @@
 //! `subscriptions/listen`: one stream of what a client wants to hear about.
 //!
-//! Invariant: the acknowledgement is first, and names what is honoured; every message carries the subscription's id; a task is
-//! never shown older than it was shown before.
+//! Invariant: the acknowledgement is first, and names what is honoured; every message carries the subscription's id; a
+//! task is never shown older than it was shown before.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -120,7 +120,8 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     }))
 }
 
-/// The end of the host, of the connection where several requests share one, and of the credential that the request came with.
+/// The end of the host, of the connection where several requests share one, and of the credential that the request came
+/// with.
 struct Closing {
     host: watch::Receiver<bool>,
     connection: Option<watch::Receiver<bool>>,
@@ -289,7 +290,8 @@ impl Listener {
                 () = tokio::time::sleep_until(self.retry_at.unwrap_or_else(Instant::now)), if self.retry_at.is_some() => Next::Retry,
             };
             if matches!(next, Next::Over) {
-                // One text of the specification wants a notification where there is no stream to close, another a result.
+                // One text of the specification wants a notification where there is no stream to close, another a
+                // result.
                 if closing.connection.is_some() {
                     let cancelled = Cancelled { request_id: &self.id, reason: "the host stops" };
                     self.frames.send(notification("notifications/cancelled", Some(&cancelled)));
@@ -371,7 +373,8 @@ impl Listener {
         }
     }
 
-    /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown tasks are.
+    /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown
+    /// tasks are.
     async fn follow(&self, context: RequestContext, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
         let mut followed: Vec<(String, String)> = Vec::new();
         for uri in uris.into_iter().take(RESOURCES_MAX) {

@@ -1,8 +1,8 @@
 //! The modern era (2026-07-28): stateless requests, and tasks as an extension that the host decides about.
 //!
-//! Owns how each method of the era is carried out and the order in which a request is checked: its `_meta`, what was declared beside it, its
-//! revision, its method, its client's capabilities, its params. Invariant: nothing is inferred from an earlier request or from the
-//! connection; what a request needs to continue another one it carries itself.
+//! Owns how each method of the era is carried out and the order in which a request is checked: its `_meta`, what was
+//! declared beside it, its revision, its method, its client's capabilities, its params. Invariant: nothing is inferred
+//! from an earlier request or from the connection; what a request needs to continue another one it carries itself.
 
 mod bounded_cache;
 mod call;

@@ -1,11 +1,11 @@
 //! Calls that sent input requests and wait for the request that continues them.
 //!
-//! Owns which request states may be continued, so that no call runs twice: a state may be continued once, on this host or the next one.
-//! The request that continues it marks the state as used in the store before a guest gets the answers. The mark is removed when the
-//! request has no effect, and stays when the host dies within it, because the outcome is unknown then. Calls that may run again need no
-//! mark. The table in memory joins equal requests and detects one with other answers. There are two shortcuts that no correct answer
-//! depends on: parked guests, and the outcomes of earlier retries, for retries whose reply was lost. All are bounded in time, in all, per
-//! tenant and per requestor.
+//! Owns which request states may be continued, so that no call runs twice: a state may be continued once, on this host
+//! or the next one. The request that continues it marks the state as used in the store before a guest gets the answers.
+//! The mark is removed when the request has no effect, and stays when the host dies within it, because the outcome is
+//! unknown then. Calls that may run again need no mark. The table in memory joins equal requests and detects one with
+//! other answers. There are two shortcuts that no correct answer depends on: parked guests, and the outcomes of earlier
+//! retries, for retries whose reply was lost. All are bounded in time, in all, per tenant and per requestor.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -140,7 +140,8 @@ impl MultiRoundTrips {
         self.parked.take(state_id)
     }
 
-    /// Claims the right to continue a state. Waits while an equal request continues it. `again`: the call may be run a second time.
+    /// Claims the right to continue a state. Waits while an equal request continues it. `again`: the call may be run a
+    /// second time.
     pub(super) async fn claim(
         self: &Arc<Self>,
         tasks: &Tasks,
@@ -204,8 +205,8 @@ enum Stage {
     Begun,
 }
 
-/// The right to go on from a state. Dropping it gives the right to the next one, as if nothing had been tried, unless a guest has
-/// begun: then the state stays used.
+/// The right to go on from a state. Dropping it gives the right to the next one, as if nothing had been tried, unless a
+/// guest has begun: then the state stays used.
 pub(super) struct StateLease {
     rounds: Arc<MultiRoundTrips>,
     tasks: Tasks,
@@ -221,7 +222,8 @@ pub(super) struct StateLease {
 impl StateLease {
     /// Marks the state as used, unless it is.
     async fn marked(mut self) -> Result<Claim, tasks::Error> {
-        // To its end, even if the request is dropped: only then it is known whether the mark is this turn's to take back.
+        // To its end, even if the request is dropped: only then it is known whether the mark is this turn's to take
+        // back.
         let marking = tokio::spawn(async move {
             if !self.tasks.use_once(&self.requestor, self.state_id, self.until).await? {
                 return Ok(Claim::Forgotten);

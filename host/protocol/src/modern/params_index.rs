@@ -1,7 +1,7 @@
 //! The members of a request's params that more than one of its checks looks at, found in one pass.
 //!
-//! Owns which they are, not what they mean. Invariant: of a member that is there twice neither is taken: a check that needs it refuses the
-//! request.
+//! Owns which they are, not what they mean. Invariant: of a member that is there twice neither is taken: a check that
+//! needs it refuses the request.
 
 use std::fmt;
 

@@ -116,7 +116,8 @@ pub(super) enum Ending {
     Output(Returned),
     /// A task, with which the call goes on.
     Task(Arc<Task>),
-    /// Questions that have to be answered first, under their issued keys, and the state to come back with, where one is needed.
+    /// Questions that have to be answered first, under their issued keys, and the state to come back with, where one is
+    /// needed.
     InputRequired {
         input_requests: Vec<(String, InputRequest)>,
         state: Option<String>,

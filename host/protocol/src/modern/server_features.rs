@@ -1,7 +1,7 @@
 //! Resources, prompts and completions in the modern era.
 //!
-//! Lists and completions answer at once and ask nobody. `resources/read` and `prompts/get` are conversations as calls of tools are,
-//! except that they never become tasks.
+//! Lists and completions answer at once and ask nobody. `resources/read` and `prompts/get` are conversations as calls
+//! of tools are, except that they never become tasks.
 
 use std::sync::Arc;
 

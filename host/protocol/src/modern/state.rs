@@ -1,7 +1,7 @@
 //! `requestState`: where a call stands that asked something, sealed so that only its requestor can go on with it.
 //!
-//! It holds all that is needed to run the call again from the start, so that no guest has to survive for it; and it is bound to the
-//! requestor, the tool and the arguments, so that it opens nowhere else.
+//! It holds all that is needed to run the call again from the start, so that no guest has to survive for it; and it is
+//! bound to the requestor, the tool and the arguments, so that it opens nowhere else.
 
 use std::collections::BTreeMap;
 

@@ -81,8 +81,8 @@ pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
     }))
 }
 
-/// `tasks/update`: answers to some or all of the questions. Keys that wait for no answer are ignored, and so is an answer that
-/// comes too late; one that does not fit its question refuses the whole request.
+/// `tasks/update`: answers to some or all of the questions. Keys that wait for no answer are ignored, and so is an
+/// answer that comes too late; one that does not fit its question refuses the whole request.
 pub(super) fn update(request: Request<'_>) -> Result<Exchange, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

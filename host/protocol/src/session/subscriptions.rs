@@ -1,8 +1,8 @@
 //! The resources that a client follows.
 //!
-//! Owns them as digests, which fit into the row of a session. Must not decide who may follow what. Invariants: a report of another plugin than
-//! the one that has the resource is taken for none of it, but in one of 256 cases, where it tells its own requestor alone; and only what
-//! other hosts are to know is written down.
+//! Owns them as digests, which fit into the row of a session. Must not decide who may follow what. Invariants: a report
+//! of another plugin than the one that has the resource is taken for none of it, but in one of 256 cases, where it
+//! tells its own requestor alone; and only what other hosts are to know is written down.
 
 use std::collections::BTreeMap;
 

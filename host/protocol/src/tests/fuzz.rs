@@ -14,8 +14,8 @@ const FRAMES_MAX: usize = 64;
 const KEY: [u8; 32] = [7; 32];
 /// Messages of one conversation.
 const LINES_MAX: usize = 8;
-/// Ids are drawn at random. These stand for those of tasks: one that asks for a name, one that waits to be steered, one that is
-/// paused, one that is over; the last one is over too, and its client named it so.
+/// Ids are drawn at random. These stand for those of tasks: one that asks for a name, one that waits to be steered, one
+/// that is paused, one that is over; the last one is over too, and its client named it so.
 const ASKING: &str = "00000000000000000000000000000000";
 const STEERED: &str = "11111111111111111111111111111111";
 const PAUSED: &str = "22222222222222222222222222222222";
@@ -44,8 +44,8 @@ impl Stage {
         self.say(&hello.to_string()).await;
     }
 
-    /// One message, and all that is said to it: lines of JSON, one response at most, and it is the last. Whether it was not refused,
-    /// and what goes on.
+    /// One message, and all that is said to it: lines of JSON, one response at most, and it is the last. Whether it was
+    /// not refused, and what goes on.
     async fn hear(&mut self, message: &[u8]) -> (bool, Option<Exchange>) {
         let peer = Peer::unheralded(ANNA, self.session.clone());
         match self.world.protocol.receive(peer, &Envelope::parse(Bytes::copy_from_slice(message))) {

@@ -101,7 +101,8 @@ impl Scripted {
         Self { catalog: Arc::new(Catalog::new(tools.into_iter().map(entry).collect())), guests }
     }
 
-    /// The tools of an MCP App under a prefix: one with a view, one for views alone and one for models alone; and one of another plugin.
+    /// The tools of an MCP App under a prefix: one with a view, one for views alone and one for models alone; and one
+    /// of another plugin.
     pub(super) fn with_app(guests: Arc<Guests>) -> Self {
         let of_app = |own: &str, ui: Value| {
             let known = entry(own, TaskSupport::Optional);

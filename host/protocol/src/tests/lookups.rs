@@ -1,6 +1,8 @@
-//! How a task is looked for: the same way whether it is somebody else's or never was, so that not even the time it takes can tell.
+//! How a task is looked for: the same way whether it is somebody else's or never was, so that not even the time it
+//! takes can tell.
 //!
-//! Shown by what the store is asked, which is all that an id from outside ever reaches; clocks would show it only now and then.
+//! Shown by what the store is asked, which is all that an id from outside ever reaches; clocks would show it only now
+//! and then.
 
 use super::*;
 use crate::method_names;

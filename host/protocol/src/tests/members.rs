@@ -1,7 +1,8 @@
-//! Every member of every request, with every wrong JSON type: read off the official schemas, so that no member is forgotten.
+//! Every member of every request, with every wrong JSON type: read off the official schemas, so that no member is
+//! forgotten.
 //!
-//! The answer to a member of the wrong type is -32602 and names the member's path and the type that is expected. What the host passes
-//! over is listed here, and the list fails when an entry of it is not passed over any more.
+//! The answer to a member of the wrong type is -32602 and names the member's path and the type that is expected. What
+//! the host passes over is listed here, and the list fails when an entry of it is not passed over any more.
 
 use std::collections::BTreeSet;
 

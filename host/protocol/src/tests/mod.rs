@@ -1,5 +1,5 @@
-//! The protocol from outside: JSON in, JSON out, over the real engine with a scripted guest and the store in memory. Whatever
-//! is said is held against the official schema.
+//! The protocol from outside: JSON in, JSON out, over the real engine with a scripted guest and the store in memory.
+//! Whatever is said is held against the official schema.
 
 mod apps;
 mod asking;

@@ -81,7 +81,8 @@ pub(super) fn check_modern(method: &str, message: &Value) {
     }
 }
 
-/// There is no official schema of SEP-1686: this is its text. Alone as a result, a task is named in the metadata as well.
+/// There is no official schema of SEP-1686: this is its text. Alone as a result, a task is named in the metadata as
+/// well.
 fn fits_sep1686(task: &Value, alone: bool) {
     let mut members: Vec<_> = task.as_object().unwrap().keys().map(String::as_str).collect();
     members.retain(|member| *member != "error");
@@ -100,7 +101,8 @@ fn fits_sep1686(task: &Value, alone: bool) {
     }
 }
 
-/// The members of SEP-1686 that stand beside those of the core, where a task has them. Alone as a result it is named in the metadata.
+/// The members of SEP-1686 that stand beside those of the core, where a task has them. Alone as a result it is named in
+/// the metadata.
 fn fits_beside(task: &Value, alone: bool) {
     if task["pollFrequency"].is_null() {
         return assert!(task.get("keepAlive").is_none() && task["error"].is_null(), "{task}");

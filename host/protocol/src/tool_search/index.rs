@@ -1,8 +1,8 @@
 //! An index of tools by their words, and which of them fit a query best (BM25).
 //!
-//! Owns the words of one catalog and the ranking. Must not know who asks: what may be found is decided by its caller, for each tool.
-//! Invariant: tools that may not be found have no part in the numbers either. The order of what is found is the one that a host without
-//! the others would give, so that it tells nothing of them.
+//! Owns the words of one catalog and the ranking. Must not know who asks: what may be found is decided by its caller,
+//! for each tool. Invariant: tools that may not be found have no part in the numbers either. The order of what is found
+//! is the one that a host without the others would give, so that it tells nothing of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use bulkhead_domain::tool::Tool;
 
 /// Words of one tool that are indexed, the name's and the title's first.
 const TOOL_WORDS_MAX: usize = 1024;
-/// Words of a description that are indexed: what comes later is about details, and would take the place of the arguments.
+/// Words of a description that are indexed: what comes later is about details, and would take the place of the
+/// arguments.
 const DESCRIPTION_WORDS_MAX: usize = 512;
 /// How deep arguments lie that are indexed.
 const DEPTH_MAX: usize = 8;
@@ -81,8 +82,8 @@ impl ToolIndex {
             }
         }
         let mut ranked: Vec<_> = scores.into_iter().collect();
-        // Words come in any order from a set, and sums of the same numbers may differ in the last bit by that: equal scores are in the
-        // order of names.
+        // Words come in any order from a set, and sums of the same numbers may differ in the last bit by that: equal
+        // scores are in the order of names.
         ranked.sort_by(|(a, first), (b, second)| rounded(*second).cmp(&rounded(*first)).then(a.cmp(b)));
         ranked.into_iter().take(limit).filter_map(|(at, _)| self.tools.get(at).map(|tool| &tool.entry)).collect()
     }

@@ -1,8 +1,9 @@
 //! Tool search: two tools of the host in the place of a long list.
 //!
-//! Owns `search_tools` and `call_tool`: what clients are told of them, what their arguments may be, and what a search answers. Must not
-//! call anything: a call through `call_tool` becomes the call of the tool that it names before anything else is asked about it, and is
-//! checked, limited, recorded and answered as that. Invariant: a search finds what its requestor could have listed, and nothing else.
+//! Owns `search_tools` and `call_tool`: what clients are told of them, what their arguments may be, and what a search
+//! answers. Must not call anything: a call through `call_tool` becomes the call of the tool that it names before
+//! anything else is asked about it, and is checked, limited, recorded and answered as that. Invariant: a search finds
+//! what its requestor could have listed, and nothing else.
 
 mod index;
 mod words;
@@ -31,7 +32,8 @@ const QUERY_CHARS_MAX: usize = 1000;
 const FOUND_MAX: usize = 20;
 /// Tools in an answer to a client that does not say.
 const FOUND_DEFAULT: usize = 5;
-/// Bytes of the definitions in one answer. Tools with long schemas are left out at the end of it; the first is always there.
+/// Bytes of the definitions in one answer. Tools with long schemas are left out at the end of it; the first is always
+/// there.
 const FOUND_BYTES_MAX: usize = 256 << 10;
 
 /// What clients that search are listed.
@@ -48,7 +50,8 @@ pub(crate) fn search_tool() -> &'static Tool {
     search_tool
 }
 
-/// The names of the host's tools that a name may have been meant for. One that is right is none: it was looked for where plugins' are.
+/// The names of the host's tools that a name may have been meant for. One that is right is none: it was looked for
+/// where plugins' are.
 pub(crate) fn suggestions<'a>(searches: bool, name: &'a str) -> impl Iterator<Item = &'a str> {
     let own: &[&'a str] = if searches { &HOST_TOOLS } else { &[] };
     own.iter().copied().filter(move |own| *own != name)

@@ -1,7 +1,7 @@
 //! Words of names, descriptions and queries, in the form in which they are compared.
 //!
-//! Owns where a word begins and ends, and which endings do not matter. Invariant: a text and a query are treated alike, so a word of one is
-//! found by the same word of the other, whichever its case, its number and its tense.
+//! Owns where a word begins and ends, and which endings do not matter. Invariant: a text and a query are treated alike,
+//! so a word of one is found by the same word of the other, whichever its case, its number and its tense.
 
 /// Bytes of a word that are compared; what is longer is no word of a language.
 const WORD_BYTES_MAX: usize = 64;
@@ -33,7 +33,8 @@ fn humps(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the first hump ends: before a capital after a small letter, and before the last of several capitals that a small one follows.
+/// Where the first hump ends: before a capital after a small letter, and before the last of several capitals that a
+/// small one follows.
 fn hump_bytes(text: &str) -> usize {
     let mut characters = text.char_indices().peekable();
     let mut before: Option<char> = None;

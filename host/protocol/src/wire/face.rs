@@ -1,7 +1,8 @@
 //! A task in the legacy era, as a session of some revision can read it.
 //!
-//! Invariant: in a session of a revision that has tasks, every task is a `Task` of that revision, whichever design created it. A task
-//! of SEP-1686 has the members of its own design beside that, and nothing else in sessions of the revision before.
+//! Invariant: in a session of a revision that has tasks, every task is a `Task` of that revision, whichever design
+//! created it. A task of SEP-1686 has the members of its own design beside that, and nothing else in sessions of the
+//! revision before.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};

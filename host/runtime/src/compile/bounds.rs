@@ -1,14 +1,14 @@
 //! What a component may be made of, counted before anything is compiled.
 //!
-//! Parses section by section and keeps only numbers, so that it costs no memory and about as much time as reading the file. What
-//! these counts cannot see is bounded by the child that compiles.
+//! Parses section by section and keeps only numbers, so that it costs no memory and about as much time as reading the
+//! file. What these counts cannot see is bounded by the child that compiles.
 
 use std::collections::BTreeMap;
 
 use wasmparser::{Parser, Payload};
 
-/// Bytes of one function. Stops the one huge function that takes a compiler minutes: the largest in Python's interpreter has a
-/// fifth of it.
+/// Bytes of one function. Stops the one huge function that takes a compiler minutes: the largest in Python's
+/// interpreter has a fifth of it.
 const FUNCTION_BYTES_MAX: u64 = 2 << 20;
 /// Components inside components. Stops recursion in everything that reads them.
 const NESTING_MAX: u64 = 16;
@@ -16,11 +16,13 @@ const NESTING_MAX: u64 = 16;
 const MODULES_MAX: u64 = 512;
 /// Instances that are made of them. Stops the same for instances.
 const INSTANCES_MAX: u64 = 4_096;
-/// Imports, exports and aliases, in all modules and components together. Stops lists that the host would search for ever.
+/// Imports, exports and aliases, in all modules and components together. Stops lists that the host would search for
+/// ever.
 const LINKS_MAX: u64 = 200_000;
 /// Types. Stops tables of types that no function uses.
 const TYPES_MAX: u64 = 200_000;
-/// Memories and tables that are declared. Stops the same for them; how many an instance may have is checked with its imports.
+/// Memories and tables that are declared. Stops the same for them; how many an instance may have is checked with its
+/// imports.
 const MEMORIES_MAX: u64 = 512;
 /// Globals. Stops an initialiser of megabytes.
 const GLOBALS_MAX: u64 = 200_000;

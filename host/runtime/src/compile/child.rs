@@ -1,7 +1,7 @@
 //! The process that compiles one component and ends.
 //!
-//! Invariant: it is confined before it reads the first byte, and it ends with the pipe that it read its component from, so that it
-//! does not outlive the host.
+//! Invariant: it is confined before it reads the first byte, and it ends with the pipe that it read its component from,
+//! so that it does not outlive the host.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,8 +13,8 @@ use tokio::process::Command;
 use crate::engine::{self, Effort, EngineKind};
 use bulkhead_domain::limits::CompileLimits;
 
-/// The first argument that makes the program a compiler. Bytes of memory, seconds of processor time and the kind of engine follow, and
-/// [`QUICK`] where it is wanted.
+/// The first argument that makes the program a compiler. Bytes of memory, seconds of processor time and the kind of
+/// engine follow, and [`QUICK`] where it is wanted.
 pub const COMPILE_ARGUMENT: &str = "__compile";
 
 /// The argument for [`Effort::Quick`].

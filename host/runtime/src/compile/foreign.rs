@@ -1,6 +1,7 @@
 //! Whether a component is made for another host, by its imports.
 //!
-//! Reads types, which only a compiler's process does. Invariant: what is no valid component passes here; the compiler says why.
+//! Reads types, which only a compiler's process does. Invariant: what is no valid component passes here; the compiler
+//! says why.
 
 use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
 use wasmparser::types::TypesRef;
@@ -12,7 +13,8 @@ use bulkhead_domain::text::{beginning, escaped};
 /// Bytes of a name that a refusal shows; those of packages with a version have some fifty.
 const SHOWN_BYTES_MAX: usize = 128;
 
-/// Refuses a component that imports what this host does not have. No function is looked at, so that this takes a moment.
+/// Refuses a component that imports what this host does not have. No function is looked at, so that this takes a
+/// moment.
 ///
 /// # Errors
 ///
@@ -23,7 +25,8 @@ pub(super) fn check(component: &[u8]) -> Result<(), String> {
     if refusals.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
 }
 
-/// The imports at the root that a host has to provide: functions, and interfaces that have some or a resource. Types alone need no host.
+/// The imports at the root that a host has to provide: functions, and interfaces that have some or a resource. Types
+/// alone need no host.
 fn required(component: &[u8]) -> Option<Vec<String>> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut imports = Vec::new();

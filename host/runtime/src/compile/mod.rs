@@ -1,17 +1,17 @@
 //! Compiles components in a child process, so that a hostile one cannot harm the host.
 //!
-//! Owns the way from a component to machine code that is not in the cache: [`bounds`] count what is in it, which only parses; then
-//! [`child`], the running program with [`COMPILE_ARGUMENT`], compiles it under limits of memory and processor time, with no
-//! environment, no file of the host's but three pipes, and a low claim on the machine. The component goes in on its standard input,
-//! the code comes out on its standard output. Must not see the key of the cache: signing is the host's business, and the child never
-//! has the key.
+//! Owns the way from a component to machine code that is not in the cache: [`bounds`] count what is in it, which only
+//! parses; then [`child`], the running program with [`COMPILE_ARGUMENT`], compiles it under limits of memory and
+//! processor time, with no environment, no file of the host's but three pipes, and a low claim on the machine. The
+//! component goes in on its standard input, the code comes out on its standard output. Must not see the key of the
+//! cache: signing is the host's business, and the child never has the key.
 //!
-//! Invariant: whatever a component does to the compiler ends as a refusal of that component, in words for its author; once nobody
-//! waits any more, or the host is gone, so is the child.
+//! Invariant: whatever a component does to the compiler ends as a refusal of that component, in words for its author;
+//! once nobody waits any more, or the host is gone, so is the child.
 //!
-//! The child is no border of trust. The code that it sends back runs in the host, and is as good as the compiler: a mistake of the
-//! compiler that lets a component write its own machine code would do so inside the host as well. What the child keeps away is
-//! exhaustion and crashes.
+//! The child is no border of trust. The code that it sends back runs in the host, and is as good as the compiler: a
+//! mistake of the compiler that lets a component write its own machine code would do so inside the host as well. What
+//! the child keeps away is exhaustion and crashes.
 
 pub(super) mod bounds;
 mod child;
@@ -34,7 +34,8 @@ use bulkhead_domain::text::escaped;
 
 pub use child::{COMPILE_ARGUMENT, compile_main};
 
-/// Bytes of compiled code; it takes about three times the room of the component. Stops code that fills the host instead.
+/// Bytes of compiled code; it takes about three times the room of the component. Stops code that fills the host
+/// instead.
 const CODE_BYTES_MAX: u64 = 512 << 20;
 /// Bytes of what a child says before it dies.
 const SAID_BYTES_MAX: u64 = 4 << 10;
@@ -45,8 +46,8 @@ const WALL_FACTOR: u64 = 5;
 /// Time that even a short compilation may take.
 const WALL_MS_MIN: u64 = 60_000;
 
-/// What tools for components write by default and wasmtime does not take by default: the feature as its validator names it, what an author
-/// wrote, and what does the same.
+/// What tools for components write by default and wasmtime does not take by default: the feature as its validator names
+/// it, what an author wrote, and what does the same.
 const LEFT_OUT: [(&str, &str, &str); 3] = [
     ("component model map feature", "`map<K, V>`", "`list<tuple<K, V>>`"),
     ("component model fixed-length lists feature", "`list<T, N>`", "`list<T>`"),
@@ -59,10 +60,11 @@ pub enum CompilerMode {
     /// In a child process: the running program with [`COMPILE_ARGUMENT`].
     #[default]
     Child,
-    /// The same, for code that is ready in two thirds of the time and runs slower: of what an author changes again soon.
+    /// The same, for code that is ready in two thirds of the time and runs slower: of what an author changes again
+    /// soon.
     QuickChild,
-    /// In this process, for programs that cannot be their own compiler and trust their components: of the limits, only the number
-    /// of functions holds.
+    /// In this process, for programs that cannot be their own compiler and trust their components: of the limits, only
+    /// the number of functions holds.
     InProcess,
 }
 

@@ -1,4 +1,5 @@
-//! A child that answers, and children that do not. What a real one does with a real component is tested with the program.
+//! A child that answers, and children that do not. What a real one does with a real component is tested with the
+//! program.
 
 use std::os::unix::process::ExitStatusExt as _;
 

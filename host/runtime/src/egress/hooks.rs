@@ -9,7 +9,8 @@ use super::Egress;
 use super::response::{Driver, Response};
 use crate::limits::HTTP_PIECE_BYTES_MAX;
 
-/// Pieces of a body that is held until it is complete: as many as its bytes can be. What is held is bounded by its bytes.
+/// Pieces of a body that is held until it is complete: as many as its bytes can be. What is held is bounded by its
+/// bytes.
 const BUFFERED_CHUNKS: usize = 1 << 20;
 
 impl WasiHttpHooks for Egress {

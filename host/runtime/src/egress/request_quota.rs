@@ -1,7 +1,8 @@
 //! How many outgoing requests are open.
 //!
-//! Owns the counts: by tenant, by the parts of a tenant's share (each requestor has one) and in all. Must not know whose they are.
-//! Invariants: whatever one part or one tenant does, places are left for the others; a part without open requests takes no memory.
+//! Owns the counts: by tenant, by the parts of a tenant's share (each requestor has one) and in all. Must not know
+//! whose they are. Invariants: whatever one part or one tenant does, places are left for the others; a part without
+//! open requests takes no memory.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_limits::{Permit, Scope, ScopedCounter};
 use bulkhead_threads::Share;
 
-/// Requests of all calls of one tenant at the same time. Stops a tenant from taking every socket of the host by waiting calls.
+/// Requests of all calls of one tenant at the same time. Stops a tenant from taking every socket of the host by waiting
+/// calls.
 const REQUESTS_PER_TENANT_MAX: u64 = 256;
 /// Requests of all calls of one requestor at the same time. Stops a requestor from taking every place of its tenant.
 const REQUESTS_PER_REQUESTOR_MAX: u64 = 64;

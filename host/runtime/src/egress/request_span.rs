@@ -1,7 +1,7 @@
 //! The span of an outgoing request, and what its destination is told of the trace.
 //!
-//! Must not say a path, a query, a header or a body: they may hold what the guest was given. Invariant: a destination learns of a trace
-//! only where its grant says so.
+//! Must not say a path, a query, a header or a body: they may hold what the guest was given. Invariant: a destination
+//! learns of a trace only where its grant says so.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use wasmtime_wasi_http::Error;

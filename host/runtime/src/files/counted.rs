@@ -1,7 +1,8 @@
 //! A stream into a file that counts what it writes before it does.
 //!
-//! Owns when a write goes on: at once where there is room, after a measurement where that is not known. Invariant: a guest that
-//! writes no more than it was told it may, and when it may, never traps: where there is no room, it reads of a full disk.
+//! Owns when a write goes on: at once where there is room, after a measurement where that is not known. Invariant: a
+//! guest that writes no more than it was told it may, and when it may, never traps: where there is no room, it reads of
+//! a full disk.
 
 use std::io;
 use std::sync::Arc;

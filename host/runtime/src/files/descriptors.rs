@@ -15,7 +15,8 @@ use super::quota::DirectoryQuota;
 pub(crate) struct DirectoryQuotas {
     /// By the guest's name of the directory.
     pub(super) granted: Vec<(String, DirectoryQuota)>,
-    /// By the number of the descriptor: every one of them comes from here, so a number that is used again means the later one.
+    /// By the number of the descriptor: every one of them comes from here, so a number that is used again means the
+    /// later one.
     open: HashMap<u32, DirectoryQuota>,
 }
 

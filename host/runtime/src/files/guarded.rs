@@ -1,8 +1,8 @@
-//! The functions of `wasi:filesystem` that make something larger, with a count in front of them; those by which a guest looks for
-//! what it was granted; and the listing of a directory, which leaves out names that no guest can be told.
+//! The functions of `wasi:filesystem` that make something larger, with a count in front of them; those by which a guest
+//! looks for what it was granted; and the listing of a directory, which leaves out names that no guest can be told.
 //!
-//! Everything else, and what happens behind the count, is wasmtime's. A descriptor belongs to the directory that it was opened
-//! from. Invariant: a call without quotas pays one look-up in an empty table.
+//! Everything else, and what happens behind the count, is wasmtime's. A descriptor belongs to the directory that it was
+//! opened from. Invariant: a call without quotas pays one look-up in an empty table.
 
 use std::sync::Arc;
 
@@ -273,8 +273,8 @@ async fn symlink_at(call: &mut Call, fd: Resource<Descriptor>, target: String, p
     call.filesystem().symlink_at(fd, target, path).await
 }
 
-/// The next entry whose name WASI can say, which is UTF-8. An error in another's place ends the listing in wasi-libc, and with it what
-/// comes behind.
+/// The next entry whose name WASI can say, which is UTF-8. An error in another's place ends the listing in wasi-libc,
+/// and with it what comes behind.
 async fn read_directory_entry(
     call: &mut Call,
     entries: &Resource<ReaddirIterator>,

@@ -1,7 +1,8 @@
 //! Opening what a guest names, without ever waiting for it.
 //!
-//! Owns the system calls of `open-at`. Invariants: nothing beyond the directory is opened, by whichever links and `..`; what is neither a
-//! file nor a directory is not opened: a FIFO would wait for its other end, and a device may do anything.
+//! Owns the system calls of `open-at`. Invariants: nothing beyond the directory is opened, by whichever links and `..`;
+//! what is neither a file nor a directory is not opened: a FIFO would wait for its other end, and a device may do
+//! anything.
 
 use std::fs::File;
 use std::io;
@@ -87,8 +88,8 @@ impl OpenRequest {
     }
 }
 
-/// Opens a file or a directory, and nothing else. It is looked at before it is opened, since that alone can do something, and again
-/// afterwards: another one may have got its name meanwhile.
+/// Opens a file or a directory, and nothing else. It is looked at before it is opened, since that alone can do
+/// something, and again afterwards: another one may have got its name meanwhile.
 fn open_plain(dir: &File, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let look = OFlags::PATH | flags & OFlags::NOFOLLOW;
     // What is not there may be made, and whatever else is wrong is for the open to say.

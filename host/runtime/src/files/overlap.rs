@@ -1,8 +1,8 @@
 //! Which granted directories may lie beside each other, and beside what is the host's own.
 //!
-//! Owns the comparison of where grants are. A guest that may write to a directory may put a link in the place of anything below it, and a
-//! grant is opened by its path: so no way to a grant leads through what a guest may write to. Must not know whose the grants are.
-//! Invariant: what cannot be told apart for every tenant counts as the same.
+//! Owns the comparison of where grants are. A guest that may write to a directory may put a link in the place of
+//! anything below it, and a grant is opened by its path: so no way to a grant leads through what a guest may write to.
+//! Must not know whose the grants are. Invariant: what cannot be told apart for every tenant counts as the same.
 
 use std::ffi::OsString;
 use std::io;
@@ -53,8 +53,8 @@ pub fn overlaps(granted: &[NamedDirectory<'_>]) -> io::Result<Vec<Overlap>> {
     Ok(found)
 }
 
-/// Every grant of the host's own directory, of a part of it or of what it lies in, and every one by which a guest could put a link in
-/// the way to it.
+/// Every grant of the host's own directory, of a part of it or of what it lies in, and every one by which a guest could
+/// put a link in the way to it.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! How much a writable directory may hold.
 //!
-//! Owns the count of each directory that has a quota, shared by all calls and plugins that write there. Every growth is counted
-//! before it happens. What becomes smaller is not followed: when there seems to be no room left, the directory is measured.
-//! Invariant: what guests add is never counted late, so that they do not get past the quota together; a count may be too high for
-//! a moment, never too low.
+//! Owns the count of each directory that has a quota, shared by all calls and plugins that write there. Every growth is
+//! counted before it happens. What becomes smaller is not followed: when there seems to be no room left, the directory
+//! is measured. Invariant: what guests add is never counted late, so that they do not get past the quota together; a
+//! count may be too high for a moment, never too low.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -200,8 +200,8 @@ impl DirectoryQuota {
         self.take(&Addition::Bytes(ENTRY_BYTES.saturating_add(bytes))).await
     }
 
-    /// A file may become shorter from now on. Nothing is released for it, but the next measurement finds less, and a write that
-    /// goes on would then add more than was counted for it.
+    /// A file may become shorter from now on. Nothing is released for it, but the next measurement finds less, and a
+    /// write that goes on would then add more than was counted for it.
     pub(super) fn shrinking(&self) -> Shrinking {
         let mut count = self.usage.count.lock();
         let mut more = 0_u64;
@@ -235,14 +235,15 @@ impl DirectoryQuota {
 }
 
 impl Usage {
-    /// Measures the directory, unless another call did so since that time. What cannot be measured keeps its count; there is no room
-    /// in what never was.
+    /// Measures the directory, unless another call did so since that time. What cannot be measured keeps its count;
+    /// there is no room in what never was.
     async fn measure(self: &Arc<Self>, since: Instant, blocking: &Blocking) {
         let rest = Arc::clone(&self.rest).lock_owned().await;
         if self.count.lock().measured_at.is_some_and(|at| at >= since) {
             return;
         }
-        // Whoever asked may go away, and the walk would go on: the next one waits for its end and its rest all the same.
+        // Whoever asked may go away, and the walk would go on: the next one waits for its end and its rest all the
+        // same.
         let going_on = tokio::spawn(Arc::clone(self).measured(rest, blocking.clone()));
         if let Err(error) = going_on.await {
             tracing::warn!("a directory with a quota cannot be measured: {error}");

@@ -1,7 +1,7 @@
 //! How much is below a directory.
 //!
-//! Owns the walk through it. Invariants: each folder costs the same, however deep it lies, and a walk holds a bounded number of descriptors; it
-//! never leaves the directory, whatever is renamed meanwhile.
+//! Owns the walk through it. Invariants: each folder costs the same, however deep it lies, and a walk holds a bounded
+//! number of descriptors; it never leaves the directory, whatever is renamed meanwhile.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -27,8 +27,8 @@ pub(super) struct Measured {
     pub(super) opens: u64,
 }
 
-/// What is below a directory; not more than a little beyond `enough`. Links count as themselves, and a file with several names
-/// once; what is mounted there is not counted.
+/// What is below a directory; not more than a little beyond `enough`. Links count as themselves, and a file with
+/// several names once; what is mounted there is not counted.
 pub(super) fn measure(path: &Path, enough: u64) -> io::Result<Measured> {
     let mut walk = Walk { bytes: 0, opens: 1, seen: HashSet::new(), way: Vec::new() };
     walk.enter(OwnedFd::from(File::open(path)?))?;

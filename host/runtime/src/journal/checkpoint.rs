@@ -1,7 +1,8 @@
 //! A checkpoint: from where a call can begin again.
 //!
-//! Owns what is kept of one, and what a call that begins from it draws. Must not decide when one is kept: see [`super::checkpoint_writes`].
-//! Invariant: a call that begins from a checkpoint draws no random number that it drew before.
+//! Owns what is kept of one, and what a call that begins from it draws. Must not decide when one is kept: see
+//! [`super::checkpoint_writes`]. Invariant: a call that begins from a checkpoint draws no random number that it drew
+//! before.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,8 @@ pub(super) struct LastKept {
     pub(super) cpu: Duration,
 }
 
-/// The seed of the random numbers of a call that began from checkpoints so often: it must not draw those again that it drew before.
+/// The seed of the random numbers of a call that began from checkpoints so often: it must not draw those again that it
+/// drew before.
 pub(super) fn seed_of(seed: [u8; 32], beginnings: u32) -> [u8; 32] {
     if beginnings == 0 {
         return seed;

@@ -1,9 +1,9 @@
 //! Checkpoints: what a guest wrote down so that its call need not begin at its begin again.
 //!
-//! Owns when a checkpoint is kept, and what the guest is told of it. A journal with checkpoints is still whole: a call that
-//! did something behind its last one is replayed from the begin of the journal, and one that only computed begins anew, with a new journal
-//! that begins with the state. Invariants: nothing that a call did is done again because of a checkpoint, and no state but the last one is
-//! kept for long.
+//! Owns when a checkpoint is kept, and what the guest is told of it. A journal with checkpoints is still whole: a call
+//! that did something behind its last one is replayed from the begin of the journal, and one that only computed begins
+//! anew, with a new journal that begins with the state. Invariants: nothing that a call did is done again because of a
+//! checkpoint, and no state but the last one is kept for long.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use bulkhead_domain::crash_points;
 /// Bytes of one state. Stops a guest from having the host keep its memory.
 const CHECKPOINT_BYTES_MAX: u64 = 256 << 10;
 
-/// A state may take this part of what a journal may hold: there may be one that is kept, one that is written, and the rest of the journal.
+/// A state may take this part of what a journal may hold: there may be one that is kept, one that is written, and the
+/// rest of the journal.
 const JOURNAL_SHARE: u64 = 4;
 
 /// Of a guest that does nothing but compute, a checkpoint so soon after one is not kept.

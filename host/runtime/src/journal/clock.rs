@@ -16,7 +16,8 @@ use bulkhead_calls::journal::Divergence;
 
 pub(super) const NANOS_PER_MS: u64 = 1_000_000;
 
-/// Moves of the clock from which on it moves in steps of so many milliseconds. Bounds what a loop over the clock writes.
+/// Moves of the clock from which on it moves in steps of so many milliseconds. Bounds what a loop over the clock
+/// writes.
 const QUANTA: [(u32, u64); 3] = [(65_536, 100), (4096, 10), (0, 1)];
 
 /// What the guest's clocks show.
@@ -48,7 +49,8 @@ impl ShownClock {
         Self { base_ms, stands, shown: Arc::default(), moves: 0, since, timers }
     }
 
-    /// The journal is behind the guest: from here on the clock goes with the machine's, past the time that the host was away.
+    /// The journal is behind the guest: from here on the clock goes with the machine's, past the time that the host was
+    /// away.
     pub(super) fn catch_up(&mut self) {
         let real = if self.stands { self.shown() } else { unix_ms().saturating_sub(self.base_ms) };
         self.since = Some((Instant::now(), real.max(self.shown())));

@@ -1,7 +1,8 @@
-//! How values stand in a journal: length-prefixed, numbers as varints, nothing that depends on a compiler or a platform.
+//! How values stand in a journal: length-prefixed, numbers as varints, nothing that depends on a compiler or a
+//! platform.
 //!
-//! Owns the two directions of each type. Must not know what a value means. Invariant: decoding is total: whatever the bytes are, it ends,
-//! and takes no more memory than a small multiple of their number.
+//! Owns the two directions of each type. Must not know what a value means. Invariant: decoding is total: whatever the
+//! bytes are, it ends, and takes no more memory than a small multiple of their number.
 
 use std::collections::BTreeMap;
 

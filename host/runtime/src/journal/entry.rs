@@ -1,8 +1,8 @@
 //! The entries of a journal, and their bytes.
 //!
-//! An entry is `varint length · varint (step − step of the entry before) · kind · body`. Numbers of kinds are never used again for something
-//! else. Owns the frames; what stands in an outcome or a value is its owner's. Invariant: reading is total, and a journal that was read is
-//! the one that was written.
+//! An entry is `varint length · varint (step − step of the entry before) · kind · body`. Numbers of kinds are never
+//! used again for something else. Owns the frames; what stands in an outcome or a value is its owner's. Invariant:
+//! reading is total, and a journal that was read is the one that was written.
 
 use std::ops::Range;
 
@@ -49,9 +49,11 @@ pub(super) enum Entry {
         hash: u32,
         digest: Digest,
     },
-    /// From where the call can begin again: of the checkpoint before it, or what the call began from. It belongs to no step.
+    /// From where the call can begin again: of the checkpoint before it, or what the call began from. It belongs to no
+    /// step.
     State(Box<Checkpoint>),
-    /// The guest began to sleep. Written behind a checkpoint alone: a call that sleeps is not to begin again from there.
+    /// The guest began to sleep. Written behind a checkpoint alone: a call that sleeps is not to begin again from
+    /// there.
     Sleep,
 }
 

@@ -1,7 +1,8 @@
 //! Files end a call's journal: what is in them, and when, is not in it.
 //!
-//! Owns the way of a guest to `wasi:filesystem/types`. A guest that was granted directories and reaches for none of them keeps its journal.
-//! Invariant: the journal is given up before a file is reached, and while a journal is replayed none is.
+//! Owns the way of a guest to `wasi:filesystem/types`. A guest that was granted directories and reaches for none of
+//! them keeps its journal. Invariant: the journal is given up before a file is reached, and while a journal is replayed
+//! none is.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource, ResourceType};

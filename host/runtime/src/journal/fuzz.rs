@@ -8,8 +8,8 @@ use super::values::Answers;
 use bulkhead_calls::ClientView;
 use bulkhead_calls::journal::names;
 
-/// Reads a journal, and lets a guest that calls anything run again with it. What can be read is whole up to its last mark, and reads the
-/// same from there.
+/// Reads a journal, and lets a guest that calls anything run again with it. What can be read is whole up to its last
+/// mark, and reads the same from there.
 pub(crate) fn journals(data: &[u8]) -> bool {
     written_again::<Outcome>(data);
     written_again::<Answers>(data);

@@ -1,8 +1,8 @@
 //! What a call begins with and a replay has to begin with, too, whatever the operator has changed since.
 //!
-//! Owns the first entry of a journal. Arguments are here as a digest, and with them what a command finds on its command line and its
-//! standard input: the keeper of a journal keeps the request, too. Invariant: a call that is replayed sees the limits, settings and variables
-//! of the header and not those of the moment.
+//! Owns the first entry of a journal. Arguments are here as a digest, and with them what a command finds on its command
+//! line and its standard input: the keeper of a journal keeps the request, too. Invariant: a call that is replayed sees
+//! the limits, settings and variables of the header and not those of the moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What is known before a call to keep it from being brought back.
 //!
-//! Owns the words for it, which operators read. Must not look at a component: whether it is concurrent is told. Invariant: a journal is begun
-//! only where nothing is found here.
+//! Owns the words for it, which operators read. Must not look at a component: whether it is concurrent is told.
+//! Invariant: a journal is begun only where nothing is found here.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,16 @@ use bulkhead_calls::journal::Reason;
 use bulkhead_calls::policy::Grants;
 use bulkhead_domain::Json;
 
-/// Why calls of a plugin with these grants and settings cannot be brought back, or not all of them; `None`: nothing is known that keeps
-/// them from it. What variables hold is not known here, and counts as nothing.
+/// Why calls of a plugin with these grants and settings cannot be brought back, or not all of them; `None`: nothing is
+/// known that keeps them from it. What variables hold is not known here, and counts as nothing.
 pub fn durable_hindrance(is_concurrent: bool, grants: &Grants, settings: &BTreeMap<String, Json>) -> Option<String> {
     let directories = grants.directories.clone();
     let settings = settings.clone();
     hindrance(is_concurrent, &Granted { directories, settings, ..Granted::default() })
 }
 
-/// Why calls with these grants cannot be brought back, or not all of them; `None`: nothing is known that keeps them from it.
+/// Why calls with these grants cannot be brought back, or not all of them; `None`: nothing is known that keeps them
+/// from it.
 pub(crate) fn hindrance(is_concurrent: bool, granted: &Granted) -> Option<String> {
     if is_concurrent {
         return Some(Reason::Concurrent.to_string());

@@ -1,9 +1,9 @@
 //! Outgoing HTTP of a journaled call: requests and responses as a whole.
 //!
-//! A request leaves when the guest has written all of it and its command is in the journal; a response is an entry before the guest sees it.
-//! Owns what is between `wasi:http` and `egress`, which decides what may leave. A call that reads what cannot be kept is demoted first, and
-//! streams from there on. Invariant: no request is sent while a journal is replayed, and none that changes something is sent again by
-//! itself.
+//! A request leaves when the guest has written all of it and its command is in the journal; a response is an entry
+//! before the guest sees it. Owns what is between `wasi:http` and `egress`, which decides what may leave. A call that
+//! reads what cannot be kept is demoted first, and streams from there on. Invariant: no request is sent while a journal
+//! is replayed, and none that changes something is sent again by itself.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ impl Call {
 
     /// Sends a request that is complete. What the guest saw before one that changes something is kept before it leaves.
     ///
-    /// Never inlined: its future is large, and an import that had it in its frame would touch pages of the guest's stack that the kernel
-    /// then hands out and takes back for each call.
+    /// Never inlined: its future is large, and an import that had it in its frame would touch pages of the guest's
+    /// stack that the kernel then hands out and takes back for each call.
     #[inline(never)]
     fn send_request(&mut self, number: u32) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
@@ -106,7 +106,8 @@ impl Call {
         self.journal.as_ref().is_some_and(|journal| journal.requests.open.values().any(|request| request.end.is_none()))
     }
 
-    /// Gives the journal up, and sends requests while the guest writes them. Never inlined, like [`Self::send_request`].
+    /// Gives the journal up, and sends requests while the guest writes them. Never inlined, like
+    /// [`Self::send_request`].
     #[inline(never)]
     pub(super) fn stream_requests(&mut self, reason: Reason) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };

@@ -1,7 +1,8 @@
 //! What of a running call's journal is kept outside, and when.
 //!
-//! Owns the tails that are handed over. Invariants: every tail ends with a mark; what a call does outside happens after what it saw before is
-//! kept, or in the same step; and that a journal was given up is kept before anything is done that it does not tell of.
+//! Owns the tails that are handed over. Invariants: every tail ends with a mark; what a call does outside happens after
+//! what it saw before is kept, or in the same step; and that a journal was given up is kept before anything is done
+//! that it does not tell of.
 
 use std::sync::Arc;
 
@@ -44,8 +45,8 @@ impl CallJournal {
         self.keeping.as_ref().is_some_and(|keeping| keeping.sink.is_eager())
     }
 
-    /// Whether nothing is under way outside that only this run can bring to its end: a request whose outcome the guest has not seen, or a
-    /// journal that was given up.
+    /// Whether nothing is under way outside that only this run can bring to its end: a request whose outcome the guest
+    /// has not seen, or a journal that was given up.
     pub(super) fn can_leave_memory(&self) -> bool {
         self.recording().is_some() && self.requests.open.is_empty()
     }

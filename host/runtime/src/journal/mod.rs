@@ -1,10 +1,12 @@
-//! The journal of a call: what its guest saw and asked for, in order, so that the call can be brought back by running the guest again.
+//! The journal of a call: what its guest saw and asked for, in order, so that the call can be brought back by running
+//! the guest again.
 //!
-//! Everything a guest sees either follows from its component, its arguments, the header of the journal and what it saw before, or is an
-//! entry. So a call of an import that brings nothing new writes nothing. Owns what stands between a guest and the clock, chance, waiting,
-//! outgoing HTTP and the host's own imports; what of the rest of WASI is left is deterministic under the grants of this host, or gives the
-//! journal up (`class`). Must not know whose call it is, nor where journals are kept. Invariants: while a journal is replayed nothing leaves
-//! the sandbox; a call without a journal takes the same way as if there were none, one branch at each import aside.
+//! Everything a guest sees either follows from its component, its arguments, the header of the journal and what it saw
+//! before, or is an entry. So a call of an import that brings nothing new writes nothing. Owns what stands between a
+//! guest and the clock, chance, waiting, outgoing HTTP and the host's own imports; what of the rest of WASI is left is
+//! deterministic under the grants of this host, or gives the journal up (`class`). Must not know whose call it is, nor
+//! where journals are kept. Invariants: while a journal is replayed nothing leaves the sandbox; a call without a
+//! journal takes the same way as if there were none, one branch at each import aside.
 
 mod begin;
 mod call_journal;
@@ -63,8 +65,8 @@ impl Call {
         self.settle()
     }
 
-    /// Once the journal is behind the guest: what was under way when the host stopped goes on, and the guest is heard again. `Err`: it was to
-    /// go no further.
+    /// Once the journal is behind the guest: what was under way when the host stopped goes on, and the guest is heard
+    /// again. `Err`: it was to go no further.
     fn settle(&mut self) -> wasmtime::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if journal.state.has_reached_mark() {
@@ -88,8 +90,8 @@ impl Call {
         Ok(())
     }
 
-    /// What an import gives that has to be the same when the guest runs again: taken from the journal, or made now. Nothing of `act` happens
-    /// before it is awaited.
+    /// What an import gives that has to be the same when the guest runs again: taken from the journal, or made now.
+    /// Nothing of `act` happens before it is awaited.
     pub(super) async fn once<T: Recorded>(&mut self, act: impl Future<Output = T>) -> wasmtime::Result<T> {
         if let Some(value) = self.recorded()? {
             return Ok(value);
@@ -99,7 +101,8 @@ impl Call {
         Ok(value)
     }
 
-    /// The same for what changes something outside, and gives `expected` if it does: it and its entry are kept in one step.
+    /// The same for what changes something outside, and gives `expected` if it does: it and its entry are kept in one
+    /// step.
     pub(super) async fn once_changed<T: Recorded, F: Future<Output = Result<T, Fenced>>>(
         &mut self,
         expected: T,
@@ -165,7 +168,8 @@ impl Call {
         if self.journal.is_some() { words::STREAM_ERROR.to_owned() } else { error }
     }
 
-    /// Writes down how the guest ended, unless its journal goes with its call. `Err`: a replay should have ended otherwise.
+    /// Writes down how the guest ended, unless its journal goes with its call. `Err`: a replay should have ended
+    /// otherwise.
     pub(super) fn end_journal(&mut self, returned: impl FnOnce() -> String) -> Result<(), Divergence> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let ended = if journal.is_over_with_its_call() {
@@ -180,7 +184,8 @@ impl Call {
         ended
     }
 
-    /// The same of a guest that was left in the middle of what it did, because its answer was there: a replay may leave it at another place.
+    /// The same of a guest that was left in the middle of what it did, because its answer was there: a replay may leave
+    /// it at another place.
     pub(super) fn leave_journal(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         if !journal.is_over_with_its_call() {

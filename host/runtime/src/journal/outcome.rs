@@ -1,7 +1,7 @@
 //! What came of an outgoing request, as the guest sees it and the journal keeps it.
 //!
-//! Owns the bytes of outcomes. Secrets of the operator are taken out of a response before it comes here. Invariant: an outcome that is
-//! delivered twice shows the guest the same bytes, in the same pieces.
+//! Owns the bytes of outcomes. Secrets of the operator are taken out of a response before it comes here. Invariant: an
+//! outcome that is delivered twice shows the guest the same bytes, in the same pieces.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -170,8 +170,8 @@ impl Failure {
     /// A request that was sent before the host stopped, and nobody knows what became of it.
     pub(super) const IN_DOUBT: Self = Self { code: IN_DOUBT, size: None };
 
-    /// The same of a request that was sent again, and that failed so. The cause is kept in the place of the size, which this code
-    /// does not have.
+    /// The same of a request that was sent again, and that failed so. The cause is kept in the place of the size, which
+    /// this code does not have.
     pub(super) fn of_second_sending(self) -> Self {
         if self.code == IN_DOUBT { self } else { Self { code: IN_DOUBT, size: Some(self.code.into()) } }
     }

@@ -1,8 +1,8 @@
 //! Waiting, in a journaled call.
 //!
-//! Owns the host of `wasi:io/poll`. What is ready is computed from what the guest may know, never raced: timers by the shown time, responses
-//! by whether they were delivered, streams that are always ready. Invariant: whatever a wait waits for, its end is in the journal before the
-//! guest sees it.
+//! Owns the host of `wasi:io/poll`. What is ready is computed from what the guest may know, never raced: timers by the
+//! shown time, responses by whether they were delivered, streams that are always ready. Invariant: whatever a wait
+//! waits for, its end is in the journal before the guest sees it.
 
 use std::sync::Arc;
 

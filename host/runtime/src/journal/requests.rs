@@ -149,7 +149,8 @@ impl Request {
         digest([&*self.written])
     }
 
-    /// Whether it may have taken effect already when it was sent again: without a response to the second sending, nobody knows.
+    /// Whether it may have taken effect already when it was sent again: without a response to the second sending,
+    /// nobody knows.
     pub(super) fn may_have_taken_effect(&self) -> bool {
         self.may_have_been_sent && self.sends_again && !self.is_safe
     }

@@ -1,9 +1,10 @@
 //! The state of one journal: recording, replaying, or given up.
 //!
-//! A call counts a step for each interposed import. A running hash goes over the names of the imports and the bodies of the entries that
-//! were taken or written; it stands in commands, values, marks and the end, so that a replay which takes another way is noticed there at
-//! the latest. Owns the order of entries, and nothing else of the call. Invariant: while a journal is replayed, [`Journal::live`] refuses
-//! every effect; a replay leaves the journal behind only after its last mark.
+//! A call counts a step for each interposed import. A running hash goes over the names of the imports and the bodies of
+//! the entries that were taken or written; it stands in commands, values, marks and the end, so that a replay which
+//! takes another way is noticed there at the latest. Owns the order of entries, and nothing else of the call.
+//! Invariant: while a journal is replayed, [`Journal::live`] refuses every effect; a replay leaves the journal behind
+//! only after its last mark.
 
 mod checkpoints;
 mod draft;
@@ -74,7 +75,8 @@ pub(super) struct Journal {
     origin: u64,
     /// Where the states of checkpoints stand among them.
     states: Vec<Range<usize>>,
-    /// Whether something happened behind the last checkpoint that must not happen again, or in a call without one at all.
+    /// Whether something happened behind the last checkpoint that must not happen again, or in a call without one at
+    /// all.
     has_acted: bool,
     entries: u32,
     /// The step of the last entry in `bytes`.
@@ -121,7 +123,8 @@ impl Journal {
         }
     }
 
-    /// Goes no further than the last mark of what is replayed: nothing is recorded behind it, and no effect is let through.
+    /// Goes no further than the last mark of what is replayed: nothing is recorded behind it, and no effect is let
+    /// through.
     pub(super) fn stop_at_mark(&mut self) {
         if let Mode::Replaying(replay) = &mut self.mode {
             replay.stops_at_mark = true;
@@ -278,7 +281,8 @@ impl Journal {
         }
     }
 
-    /// Leaves the journal behind, if everything that was kept is shown. To be asked where the guest waits: what it waits for is to come.
+    /// Leaves the journal behind, if everything that was kept is shown. To be asked where the guest waits: what it
+    /// waits for is to come.
     pub(super) fn goes_on(&mut self) -> bool {
         if let Mode::Replaying(replay) = &self.mode
             && replay.may_go_on(self.step)

@@ -1,7 +1,8 @@
-//! Bodies of outgoing HTTP: what a journaled guest writes them into, and those of which the beginning was taken already.
+//! Bodies of outgoing HTTP: what a journaled guest writes them into, and those of which the beginning was taken
+//! already.
 //!
-//! Owns how much of requests a journaled call may have the host hold. Invariant: whether a journaled guest may write does not depend on who
-//! reads.
+//! Owns how much of requests a journaled call may have the host hold. Invariant: whether a journaled guest may write
+//! does not depend on who reads.
 
 use std::pin::Pin;
 use std::sync::Arc;

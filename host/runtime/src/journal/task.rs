@@ -1,7 +1,7 @@
 //! What a journaled guest learns of its own call: its client, its questions, its signals, being a task, and sleep.
 //!
-//! Owns what of that is an entry. Each function is an observation of one import, for calls with and without a journal. Invariant: a guest
-//! that runs again learns the same at the same step.
+//! Owns what of that is an entry. Each function is an observation of one import, for calls with and without a journal.
+//! Invariant: a guest that runs again learns the same at the same step.
 
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ impl Call {
     pub(crate) fn shown_signals(&mut self, current: u8) -> wasmtime::Result<u8> {
         match &self.journal {
             None => return Ok(current),
-            // The guest sees no time here. A task writes it down all the same: a journal that grows says that its call gets on.
+            // The guest sees no time here. A task writes it down all the same: a journal that grows says that its call
+            // gets on.
             Some(journal) if journal.is_of_plain_call() => self.observe_responses()?,
             Some(_) => self.observe()?,
         }
@@ -109,7 +110,8 @@ impl Call {
         self.journal.as_ref().map_or(self.facts.attempt, |journal| journal.attempt)
     }
 
-    /// The answers to these questions from an earlier run. `None`: they have to be asked, and their being asked is kept.
+    /// The answers to these questions from an earlier run. `None`: they have to be asked, and their being asked is
+    /// kept.
     pub(crate) fn recorded_answers(&mut self, requests: &[InputRequest]) -> wasmtime::Result<Option<Answers>> {
         let Some(journal) = &mut self.journal else { return Ok(None) };
         let number = journal.next_command();

@@ -448,8 +448,8 @@ fn journal_that_gets_too_long_is_given_up() {
     assert_eq!(given_up.to_string(), "its journal has more than 100 entries");
 }
 
-/// What an entry costs, measured by hand: `cargo test --release -p bulkhead-runtime cost_of_entries -- --ignored --nocapture`. It includes
-/// the step of its import, and two readings of the clock.
+/// What an entry costs, measured by hand: `cargo test --release -p bulkhead-runtime cost_of_entries -- --ignored
+/// --nocapture`. It includes the step of its import, and two readings of the clock.
 #[test]
 #[ignore = "a measurement"]
 fn cost_of_entries() {

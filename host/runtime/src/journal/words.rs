@@ -2,7 +2,8 @@
 //!
 //! Owns these texts alone. Invariant: none of them holds anything of the moment.
 
-/// What the debug text of every stream's error is. That of the library or the operating system differs from version to version.
+/// What the debug text of every stream's error is. That of the library or the operating system differs from version to
+/// version.
 pub(super) const STREAM_ERROR: &str = "error";
 
 /// What a guest is told of a request that was sent and whose outcome nobody knows.

@@ -1,6 +1,7 @@
 //! The first contents of a memory, in memory that cannot be written.
 //!
-//! Owns the sealed file that slots map, and the view of it that they are restored from. Invariant: neither ever changes.
+//! Owns the sealed file that slots map, and the view of it that they are restored from. Invariant: neither ever
+//! changes.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -11,8 +12,8 @@ use std::ptr;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Bytes of an image. Stops a component with a little data at each end of four gibibytes, whose gap would be memory of the host: the
-/// image of Python's interpreter has a third of it.
+/// Bytes of an image. Stops a component with a little data at each end of four gibibytes, whose gap would be memory of
+/// the host: the image of Python's interpreter has a third of it.
 const IMAGE_BYTES_MAX: usize = 64 << 20;
 
 /// What a memory begins with: these bytes, and zeros around them.
@@ -26,7 +27,8 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Pieces that lie within `minimum`, each above the ones before. `None`: there is nothing, or it lies too far apart.
+    /// Pieces that lie within `minimum`, each above the ones before. `None`: there is nothing, or it lies too far
+    /// apart.
     pub(super) fn of(pieces: &[(usize, &[u8])], minimum: usize) -> Option<Self> {
         let page = rustix::param::page_size();
         let pieces = || pieces.iter().filter(|(_, bytes)| !bytes.is_empty());
@@ -81,7 +83,8 @@ impl Image {
     ///
     /// # Safety
     ///
-    /// `base` must begin a mapping of at least `minimum` bytes that nobody else uses, and which `self.at` may be taken from.
+    /// `base` must begin a mapping of at least `minimum` bytes that nobody else uses, and which `self.at` may be taken
+    /// from.
     #[expect(unsafe_code, reason = "a mapping at a place that is given")]
     pub(super) unsafe fn map(&self, base: *mut u8) -> io::Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;

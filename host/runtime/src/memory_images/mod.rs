@@ -1,14 +1,16 @@
 //! Memories of guests that begin with a large image: those of Python, JavaScript and the like.
 //!
-//! The pool of wasmtime 48 restores at most 32 runs of pages of a memory after a call and gives the rest back to the kernel. A script
-//! writes to more of them in each call, and so causes a page fault for each in the next one, which costs more than the script. The
-//! memories of such guests are therefore this module's: it takes the data of a component's memory out of what is compiled, keeps it as
-//! one sealed file, and gives each instance a slot in which that file is mapped copy-on-write.
+//! The pool of wasmtime 48 restores at most 32 runs of pages of a memory after a call and gives the rest back to the
+//! kernel. A script writes to more of them in each call, and so causes a page fault for each in the next one, which
+//! costs more than the script. The memories of such guests are therefore this module's: it takes the data of a
+//! component's memory out of what is compiled, keeps it as one sealed file, and gives each instance a slot in which
+//! that file is mapped copy-on-write.
 //!
-//! Owns which components have an image, the slots and stacks of their calls, and how these are made anew between two calls. Must not know
-//! what a call does. Invariants: an engine with an image runs the code of that component alone, so that no memory begins with another
-//! one's data; what a call gets holds the image and zeros, never anything of another call. Where that cannot be had (a component of another
-//! kind, a kernel that does not scan page maps, memory that can be swapped out), guests stay in the pool.
+//! Owns which components have an image, the slots and stacks of their calls, and how these are made anew between two
+//! calls. Must not know what a call does. Invariants: an engine with an image runs the code of that component alone, so
+//! that no memory begins with another one's data; what a call gets holds the image and zeros, never anything of another
+//! call. Where that cannot be had (a component of another kind, a kernel that does not scan page maps, memory that can
+//! be swapped out), guests stay in the pool.
 
 mod image;
 mod pages;

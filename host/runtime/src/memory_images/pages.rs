@@ -1,7 +1,8 @@
 //! Which pages of a mapping have contents of their own.
 //!
-//! Owns the question to the kernel (`PAGEMAP_SCAN`, Linux 6.7). Invariant: every page that was written since it was mapped or returned
-//! to the kernel is found, whether it is in memory, swapped out or on its way to another place; or the answer is that it is not known.
+//! Owns the question to the kernel (`PAGEMAP_SCAN`, Linux 6.7). Invariant: every page that was written since it was
+//! mapped or returned to the kernel is found, whether it is in memory, swapped out or on its way to another place; or
+//! the answer is that it is not known.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -50,7 +51,8 @@ struct PageRegion {
 struct Scan<'a>(&'a mut ScanArguments);
 
 #[expect(unsafe_code, reason = "a request to the kernel that rustix does not know")]
-// SAFETY: opcode and structure are those of `linux/fs.h`; the kernel writes to the structure, and to `vec` up to its length.
+// SAFETY: opcode and structure are those of `linux/fs.h`; the kernel writes to the structure, and to `vec` up to its
+// length.
 unsafe impl Ioctl for Scan<'_> {
     /// How many regions were found.
     type Output = usize;
@@ -78,8 +80,8 @@ impl PageMap {
         File::open("/proc/self/pagemap").map(Self)
     }
 
-    /// Gives each run of own pages in a range of addresses, in order; how many pages they are. What was given before an error may be a
-    /// part.
+    /// Gives each run of own pages in a range of addresses, in order; how many pages they are. What was given before an
+    /// error may be a part.
     ///
     /// # Errors
     ///

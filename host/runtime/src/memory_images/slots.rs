@@ -1,8 +1,8 @@
 //! Places for the memories of one component's instances, which begin with its image.
 //!
-//! Owns the slots: who has one, what is done to it before the next one gets it, and which stay warm. Invariants: a slot has one holder; a
-//! slot that is free holds the image and zeros, whatever its holder did and however it ended, and nothing above its first size can be
-//! reached; one of which that is not certain is returned to the kernel as a whole.
+//! Owns the slots: who has one, what is done to it before the next one gets it, and which stay warm. Invariants: a slot
+//! has one holder; a slot that is free holds the image and zeros, whatever its holder did and however it ended, and
+//! nothing above its first size can be reached; one of which that is not certain is returned to the kernel as a whole.
 
 use std::io;
 use std::ops::Range;
@@ -17,8 +17,8 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 use super::image::Image;
 use super::pages::PageMap;
 
-/// Pages of one slot that are restored by copying them. Of a slot with more, all are returned to the kernel: what calls have written
-/// over time adds up. A Python guest writes some 280.
+/// Pages of one slot that are restored by copying them. Of a slot with more, all are returned to the kernel: what calls
+/// have written over time adds up. A Python guest writes some 280.
 pub(super) const PAGES_KEPT_MAX: usize = 512;
 
 /// Slots of all components that stay warm between calls. More would hold memory for calls that may never come.
@@ -106,7 +106,8 @@ impl Slots {
         let kept = self.page_map.own(start..start + used, PAGES_KEPT_MAX, |run| self.restore_pages(slot, run));
         if kept.is_err() {
             #[expect(unsafe_code, reason = "a mapping has no safe form")]
-            // SAFETY: the range is the slot's, which nobody else has; its pages are those of the image or zeros afterwards.
+            // SAFETY: the range is the slot's, which nobody else has; its pages are those of the image or zeros
+            // afterwards.
             unsafe {
                 rustix::mm::madvise(slot.base.cast(), used, Advice::LinuxDontNeed)?;
             }
@@ -200,9 +201,9 @@ impl Drop for Slot {
 pub(super) struct SlotCreator(pub(super) Arc<Slots>);
 
 #[expect(unsafe_code, reason = "wasmtime relies on what memories say of themselves")]
-// SAFETY: a memory that comes out of it has the bytes that are reserved, from which it never moves, followed by as many as guard it; of
-// all those, its present size can be read and written, the rest cannot be reached. It is not filled with zeros but begins with the image,
-// in the place of the data that was taken out of the component.
+// SAFETY: a memory that comes out of it has the bytes that are reserved, from which it never moves, followed by as many
+// as guard it; of all those, its present size can be read and written, the rest cannot be reached. It is not filled
+// with zeros but begins with the image, in the place of the data that was taken out of the component.
 unsafe impl MemoryCreator for SlotCreator {
     fn new_memory(
         &self,

@@ -1,8 +1,9 @@
 //! Takes the data of a component's one memory out of its bytes.
 //!
-//! Owns the decision which components have an image, and the bytes that are compiled in their place. Invariant: what is compiled differs
-//! from the component in nothing but that each active data segment is empty and lies at address 0, and an instance of it whose memory
-//! begins with the image is, to the guest, an instance of the component. Whatever is not plainly so has no image.
+//! Owns the decision which components have an image, and the bytes that are compiled in their place. Invariant: what is
+//! compiled differs from the component in nothing but that each active data segment is empty and lies at address 0, and
+//! an instance of it whose memory begins with the image is, to the guest, an instance of the component. Whatever is not
+//! plainly so has no image.
 
 use std::ops::Range;
 

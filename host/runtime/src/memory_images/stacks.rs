@@ -1,7 +1,7 @@
 //! Stacks for the calls of components with images.
 //!
-//! Owns the stacks that wait for the next call. Invariants: a stack has one holder and a page below it that nobody can reach; one that is
-//! free holds zeros alone.
+//! Owns the stacks that wait for the next call. Invariants: a stack has one holder and a page below it that nobody can
+//! reach; one that is free holds zeros alone.
 
 use std::io;
 use std::ops::Range;
@@ -14,7 +14,8 @@ use wasmtime::{StackCreator, StackMemory};
 
 use super::pages::PageMap;
 
-/// Pages of one stack that are filled with zeros; of a stack with more, all are returned to the kernel. A script takes some ten.
+/// Pages of one stack that are filled with zeros; of a stack with more, all are returned to the kernel. A script takes
+/// some ten.
 const PAGES_KEPT_MAX: usize = 32;
 
 /// Stacks that wait for calls.
@@ -108,7 +109,8 @@ impl Stack {
 impl Drop for Stack {
     #[expect(unsafe_code, reason = "the end of a mapping")]
     fn drop(&mut self) {
-        // SAFETY: the mapping is the stack's own, and its call has ended. Failure leaves addresses mapped that nobody knows.
+        // SAFETY: the mapping is the stack's own, and its call has ended. Failure leaves addresses mapped that nobody
+        // knows.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
     }
 }

@@ -1,7 +1,8 @@
 //! A command: `args` and `stdin` in, standard output and the exit code out.
 //!
-//! Owns the streams of one call, whichever version of WASI they are written through. Standard output is the result, so writing more of it
-//! than a result may hold ends the call; standard error goes to the operator's log, and its end to the caller if the program fails.
+//! Owns the streams of one call, whichever version of WASI they are written through. Standard output is the result, so
+//! writing more of it than a result may hold ends the call; standard error goes to the operator's log, and its end to
+//! the caller if the program fails.
 
 use std::io;
 use std::pin::Pin;
@@ -29,7 +30,8 @@ use crate::last_words::LastWords;
 use crate::limits::{LimitHit, STDIO_BYTES_MAX};
 use crate::wasi_context::{Printed, StderrTail};
 
-/// Arguments of one run. Each costs some bytes of the host, however short it is, and again whenever the guest asks for them.
+/// Arguments of one run. Each costs some bytes of the host, however short it is, and again whenever the guest asks for
+/// them.
 const ARGUMENTS_MAX: usize = 256;
 
 /// Where the bytes of a program come from that are no text.
@@ -104,7 +106,8 @@ impl Program {
         })
     }
 
-    /// Gives the guest its arguments and streams. What it prints is logged while the outbox, if there is one, is not silent.
+    /// Gives the guest its arguments and streams. What it prints is logged while the outbox, if there is one, is not
+    /// silent.
     pub(crate) fn set_up(&self, world: &mut WasiCtxBuilder, heard: Option<Outbox>) {
         self.stderr.0.lock().printed.set_outbox(heard);
         world.args(&self.arguments).stdin(self.stdin.clone()).stdout(self.stdout.clone()).stderr(self.stderr.clone());
@@ -147,8 +150,8 @@ impl Program {
     }
 }
 
-/// Words, and standard output beside them. A program that fails is an error that it reports, so what does not fit into a result is cut off:
-/// of standard output, which is incomplete anyway, before the end of standard error.
+/// Words, and standard output beside them. A program that fails is an error that it reports, so what does not fit into
+/// a result is cut off: of standard output, which is incomplete anyway, before the end of standard error.
 fn failure(code: i32, stderr: &str, stdout: Vec<u8>, bytes_max: usize) -> ToolOutput {
     const END_OF_STDERR: &str = " The end of its standard error:\n";
     const CUT: &str = " Its standard output does not fit here as a whole.";
@@ -193,8 +196,8 @@ fn beginning_of(mut whole: wit::Content, bytes_max: usize) -> Option<wit::Conten
     }
 }
 
-/// JSON stands in the structured content, and the protocol repeats it as text; anything else is text. A number or a word is JSON by
-/// accident only.
+/// JSON stands in the structured content, and the protocol repeats it as text; anything else is text. A number or a
+/// word is JSON by accident only.
 fn success(stdout: Vec<u8>) -> ToolOutput {
     let mut content = Vec::new();
     let mut structured = None;
@@ -300,7 +303,8 @@ impl<W: Take> StdoutStream for Sink<W> {
 
 impl<W: Take> AsyncWrite for Sink<W> {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        // Of the kinds of errors, this one is told to the guest alone: the library has a line in the host's log for each other one.
+        // Of the kinds of errors, this one is told to the guest alone: the library has a line in the host's log for
+        // each other one.
         let full = |hit: LimitHit| io::Error::new(io::ErrorKind::BrokenPipe, hit);
         Poll::Ready(self.0.lock().take(bytes).map(|()| bytes.len()).map_err(full))
     }

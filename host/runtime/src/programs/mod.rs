@@ -1,8 +1,10 @@
-//! Commands and web services: components that a platform starts or sends requests to, and that this host offers as tools.
+//! Commands and web services: components that a platform starts or sends requests to, and that this host offers as
+//! tools.
 //!
-//! Owns the two tools that stand for `wasi:cli/run` and `wasi:http/incoming-handler`, and what passes in and out of them. The sandbox
-//! around a call is the same as for every plugin. Invariant: a call has an instance of its own, so that no program meets what another
-//! call left; what comes out is kept within the call's limits while it is written, not after.
+//! Owns the two tools that stand for `wasi:cli/run` and `wasi:http/incoming-handler`, and what passes in and out of
+//! them. The sandbox around a call is the same as for every plugin. Invariant: a call has an instance of its own, so
+//! that no program meets what another call left; what comes out is kept within the call's limits while it is written,
+//! not after.
 
 mod answers;
 mod command;
@@ -68,7 +70,8 @@ impl Programs {
         self.command.is_some()
     }
 
-    /// The tools, of a plugin of this name. How long they run is unknown, so they may become tasks; the operator may narrow that.
+    /// The tools, of a plugin of this name. How long they run is unknown, so they may become tasks; the operator may
+    /// narrow that.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! A web service: one HTTP request in, the response out, and no network between them.
 //!
-//! Owns both as JSON. A status of 400 or more is an answer like any other; what the service does not answer at all, or breaks off, is a
-//! failure. The body is taken while the guest writes it, so that one without an end is stopped at the call's limit.
+//! Owns both as JSON. A status of 400 or more is an answer like any other; what the service does not answer at all, or
+//! breaks off, is a failure. The body is taken while the guest writes it, so that one without an end is stopped at the
+//! call's limit.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -249,7 +250,8 @@ async fn collect(response: http::Response<HyperOutgoingBody>, bytes_max: u64) ->
     Ok(Answer::Response(head, taken.finish(bytes_max)?))
 }
 
-/// A response body while it comes, and how long it gets as a string of JSON: text with escapes, everything else in base64.
+/// A response body while it comes, and how long it gets as a string of JSON: text with escapes, everything else in
+/// base64.
 #[derive(Default)]
 struct ResponseBody {
     bytes: Vec<u8>,

@@ -1,4 +1,5 @@
-//! How plugins get into the sandbox: read, compiled or taken from the cache, linked, listed, put on the operator's terms, kept.
+//! How plugins get into the sandbox: read, compiled or taken from the cache, linked, listed, put on the operator's
+//! terms, kept.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,8 +29,8 @@ use bulkhead_domain::hex;
 use bulkhead_domain::task::PluginVersion;
 
 impl Sandbox {
-    /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
-    /// data directory.
+    /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is
+    /// kept in the data directory.
     ///
     /// # Errors
     ///
@@ -162,8 +163,8 @@ impl Sandbox {
         listing.await.unwrap_or_else(|_| Err(vec!["the host panicked while listing its tools".to_owned()].into()))
     }
 
-    /// Lists a version again, with every check of a load. What comes back can be published in the place of the version as it was;
-    /// calls of both are calls of one version.
+    /// Lists a version again, with every check of a load. What comes back can be published in the place of the version
+    /// as it was; calls of both are calls of one version.
     ///
     /// # Errors
     ///
@@ -230,8 +231,8 @@ impl Sandbox {
         self.published.load().versions.values().cloned().collect()
     }
 
-    /// Puts versions in the place of the same ones as they were; those that are not ready any more are not made so. No call begins
-    /// with one of the `lost` as it was.
+    /// Puts versions in the place of the same ones as they were; those that are not ready any more are not made so. No
+    /// call begins with one of the `lost` as it was.
     pub fn replace_ready(&self, versions: Vec<LoadedPlugin>, lost: &[PluginVersion]) {
         self.published.rcu(|published| {
             let still = versions.iter().filter(|loaded| published.versions.contains_key(&loaded.version));

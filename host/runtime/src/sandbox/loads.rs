@@ -1,7 +1,7 @@
 //! How far the loading of plugins is, for a person who waits for it.
 //!
-//! Owns counts and names. Must not hold a load up. Invariant: what is under way is counted for exactly as long as its guard lives, so
-//! that a load that nobody waits for any more is not counted.
+//! Owns counts and names. Must not hold a load up. Invariant: what is under way is counted for exactly as long as its
+//! guard lives, so that a load that nobody waits for any more is not counted.
 
 use parking_lot::Mutex;
 

@@ -61,8 +61,8 @@ impl Injected {
     }
 }
 
-/// Refuses an answer that is anything but plain, by any header that says so. Only a known coding is named: a server may write a value
-/// there.
+/// Refuses an answer that is anything but plain, by any header that says so. Only a known coding is named: a server may
+/// write a value there.
 fn refuse_encoded(headers: &HeaderMap) -> Result<(), Error> {
     let codings = |name, plain: &'static [&'static str]| {
         let values = headers.get_all(name).into_iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -79,7 +79,8 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// A header, the path or the query names a secret that is not bound to this place and target, or a body one that is bound to others.
+/// A header, the path or the query names a secret that is not bound to this place and target, or a body one that is
+/// bound to others.
 pub(crate) async fn inject(
     request: http::Request<WasiBody>,
     secrets: &[Secret],
@@ -170,8 +171,8 @@ impl Filling<'_> {
         Ok(http::Uri::from_parts(parts).map_err(|_| Error::HttpRequestUriInvalid)?)
     }
 
-    /// The body with values in it, if it is not compressed; a large one ends with an error where it would need any. In a body, a name that
-    /// is no secret of the plugin's is a text like any other.
+    /// The body with values in it, if it is not compressed; a large one ends with an error where it would need any. In
+    /// a body, a name that is no secret of the plugin's is a text like any other.
     async fn body(
         &mut self,
         secrets: &[Secret],
@@ -218,7 +219,8 @@ impl Filling<'_> {
     }
 }
 
-/// A body that is too large to be filled. It ends before the first placeholder of a secret: a server would take the name for the value.
+/// A body that is too large to be filled. It ends before the first placeholder of a secret: a server would take the
+/// name for the value.
 struct Unfilled {
     body: WasiBody,
     names: Vec<String>,

@@ -106,8 +106,8 @@ impl Scrubber {
     }
 }
 
-/// With which two bytes a needle begins, in any case of letters: looking for needles at every byte of an answer would cost a hundred times
-/// as much as this.
+/// With which two bytes a needle begins, in any case of letters: looking for needles at every byte of an answer would
+/// cost a hundred times as much as this.
 struct Starts {
     first: [bool; 256],
     /// A bit for each pair.
@@ -158,7 +158,8 @@ fn place(first: u8, second: u8) -> (usize, u32) {
     (pair / 64, (pair % 64) as u32)
 }
 
-/// Replaces values in headers or trailers. A header with a value in its name is left out: a name cannot hold a placeholder.
+/// Replaces values in headers or trailers. A header with a value in its name is left out: a name cannot hold a
+/// placeholder.
 pub(super) fn scrub_headers(scrubber: &Scrubber, headers: &mut HeaderMap) {
     let named: Vec<_> = headers.keys().filter(|name| scrubber.is_in_name(name.as_ref())).cloned().collect();
     for name in named {

@@ -1,10 +1,11 @@
 //! The spellings in which a value comes back.
 //!
-//! Owns what counts as a value: as it is, with any of its characters escaped as URLs, JSON and HTML do it, and in base64, wherever in an
-//! encoded text it stands. Must not know where texts come from. Invariant: which characters a server escapes makes no difference, each may
-//! or may not be.
+//! Owns what counts as a value: as it is, with any of its characters escaped as URLs, JSON and HTML do it, and in
+//! base64, wherever in an encoded text it stands. Must not know where texts come from. Invariant: which characters a
+//! server escapes makes no difference, each may or may not be.
 
-/// The characters of base64 (RFC 4648, section 4). The URL-safe alphabet (section 5) has others in the place of the last two.
+/// The characters of base64 (RFC 4648, section 4). The URL-safe alphabet (section 5) has others in the place of the
+/// last two.
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 /// Bytes that base64 encodes together.
 const GROUP_BYTES: usize = 3;
@@ -133,8 +134,8 @@ impl Spelling {
     }
 }
 
-/// A value in the base64 of a text that has `before` bytes, and any number of whole groups, in front of it, and anything or nothing behind
-/// it. Characters at both ends may hold bits of what stands around the value.
+/// A value in the base64 of a text that has `before` bytes, and any number of whole groups, in front of it, and
+/// anything or nothing behind it. Characters at both ends may hold bits of what stands around the value.
 fn base64_after(before: usize, value: &[u8]) -> Vec<Spelling> {
     let bits = 8 * before..8 * (before + value.len());
     let bit = |at: usize| {

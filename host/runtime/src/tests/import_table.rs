@@ -108,7 +108,8 @@ fn linked_import_without_a_row_is_noticed() {
     assert!(imports::find("wasi:io/poll@0.2.12").unwrap().class("poll-later").is_none());
 }
 
-/// An import that the journal has something to do with and that does not pass it would be a hole; and what passes it has a row.
+/// An import that the journal has something to do with and that does not pass it would be a hole; and what passes it
+/// has a row.
 #[test]
 fn imports_with_entries_pass_the_journal() {
     let passes = |rule| !matches!(rule, Journaled::Again | Journaled::GivesUp | Journaled::Never);

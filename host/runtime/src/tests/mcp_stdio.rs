@@ -1,4 +1,5 @@
-//! MCP servers over standard input and output as plugins, with those of `plugins/fixtures/foreign`, one for each name of a plugin.
+//! MCP servers over standard input and output as plugins, with those of `plugins/fixtures/foreign`, one for each name
+//! of a plugin.
 
 use super::mcp::{names, published};
 use super::*;

@@ -201,8 +201,8 @@ fn fault(outcome: Result<ToolOutput, CallError>) -> (FaultKind, String) {
     }
 }
 
-/// Waits until a value has stood still for a while, and gives it back. A guest needs its thread to notice that it must stop, and
-/// a busy machine may let that thread wait.
+/// Waits until a value has stood still for a while, and gives it back. A guest needs its thread to notice that it must
+/// stop, and a busy machine may let that thread wait.
 async fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> T {
     let mut last = read();
     for _ in 0..50 {

@@ -9,8 +9,9 @@ use crate::engine::EngineKind;
 use crate::plugin_source::Source;
 use crate::wasi_needs::PARTS_MAX;
 
-/// A component with one asynchronous function. `begin` and `go_on` are the bodies of its first part and of its callback; both give back
-/// what comes next: 0 is the end, 1 another turn, 2 and sixteen times a set is a wait for that set.
+/// A component with one asynchronous function. `begin` and `go_on` are the bodies of its first part and of its
+/// callback; both give back what comes next: 0 is the end, 1 another turn, 2 and sixteen times a set is a wait for that
+/// set.
 fn component(begin: &str, go_on: &str) -> String {
     format!(
         r#"(component

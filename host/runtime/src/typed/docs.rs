@@ -1,4 +1,5 @@
-//! Documentation that authors wrote for functions and types: in a WIT file next to the component, or in its `package-docs` section.
+//! Documentation that authors wrote for functions and types: in a WIT file next to the component, or in its
+//! `package-docs` section.
 //!
 //! Owns where such texts are looked for. Invariant: a text that cannot be read costs a description, never the plugin.
 

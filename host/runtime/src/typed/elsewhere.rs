@@ -1,7 +1,7 @@
 //! Exports that are no functions of the author's: they are for the programs that run or make a component.
 //!
-//! Owns how they are told apart, by name and by parameters alone. Invariant: nothing that is listed here is ever a tool, and a function
-//! that is not listed is never left out.
+//! Owns how they are told apart, by name and by parameters alone. Invariant: nothing that is listed here is ever a
+//! tool, and a function that is not listed is never left out.
 
 use wasmtime::Engine;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
@@ -16,8 +16,8 @@ const KINDS: [(&str, &str); 3] = [
     ("wasi:http/handler", "an HTTP server"),
 ];
 
-/// The interface with the function that componentize-py calls once, when it makes a component, and the parameters which that function
-/// has in each of its versions.
+/// The interface with the function that componentize-py calls once, when it makes a component, and the parameters which
+/// that function has in each of its versions.
 const PYTHON: &str = "exports";
 const PYTHON_START: (&str, [&str; 2]) = ("init", ["app-name", "symbols"]);
 

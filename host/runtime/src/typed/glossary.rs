@@ -1,8 +1,8 @@
-//! What authors wrote about their types, under the types themselves: a function's type names the types that it is made of, but not
-//! what they are called.
+//! What authors wrote about their types, under the types themselves: a function's type names the types that it is made
+//! of, but not what they are called.
 //!
-//! Owns how a description is found for a type. Invariant: where two types that look the same are described differently, neither
-//! description is used.
+//! Owns how a description is found for a type. Invariant: where two types that look the same are described differently,
+//! neither description is used.
 
 use std::collections::{BTreeMap, HashMap};
 

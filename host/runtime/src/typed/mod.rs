@@ -1,9 +1,9 @@
 //! Typed mode: a component that does not know us, each of whose functions is a tool.
 //!
-//! Owns everything between a component's exported functions and the tools that clients see: names, schemas, descriptions, and the
-//! conversion of arguments and results. The sandbox around a call is the same as for every plugin. Invariant: a function of the author's
-//! is a tool, or is left out with a reason that operators can read; and a function's tool depends on the component alone, descriptions
-//! apart.
+//! Owns everything between a component's exported functions and the tools that clients see: names, schemas,
+//! descriptions, and the conversion of arguments and results. The sandbox around a call is the same as for every
+//! plugin. Invariant: a function of the author's is a tool, or is left out with a reason that operators can read; and a
+//! function's tool depends on the component alone, descriptions apart.
 
 mod docs;
 mod elsewhere;

@@ -1,7 +1,7 @@
 //! Names of tools, made of what a component exports.
 //!
-//! Owns the rule. Invariant: the name of a function depends on its own export and on functions that would have the same name, and on
-//! nothing else: adding a function renames no other.
+//! Owns the rule. Invariant: the name of a function depends on its own export and on functions that would have the same
+//! name, and on nothing else: adding a function renames no other.
 
 use std::collections::HashMap;
 
@@ -45,8 +45,9 @@ impl std::fmt::Display for Export {
     }
 }
 
-/// A name for each, in their order: namespace, package, interface and function with dots between them, without the version. Names
-/// that would be the same, or too long, end in digits that are made of the whole export, version included.
+/// A name for each, in their order: namespace, package, interface and function with dots between them, without the
+/// version. Names that would be the same, or too long, end in digits that are made of the whole export, version
+/// included.
 pub(super) fn of(exports: &[Export]) -> Vec<String> {
     let plain: Vec<String> = exports.iter().map(plain).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();

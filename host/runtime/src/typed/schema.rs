@@ -1,7 +1,7 @@
 //! From shapes to JSON Schema 2020-12.
 //!
-//! Owns how each type is described to clients; [`super::value`] reads and writes exactly what is described here. Invariant: the same
-//! function with the same words gives the same schema, byte for byte.
+//! Owns how each type is described to clients; [`super::value`] reads and writes exactly what is described here.
+//! Invariant: the same function with the same words gives the same schema, byte for byte.
 
 use serde_json::{Map, Value, json};
 
@@ -30,8 +30,9 @@ pub(super) fn input(parameters: &[Field], glossary: &Glossary) -> Value {
     object(parameters, None, glossary)
 }
 
-/// What a function returns, as the schema of one object: clients of older revisions know no other. A record stands for itself,
-/// anything else is the member `result`; a function that can fail may also give an object with the member `error`.
+/// What a function returns, as the schema of one object: clients of older revisions know no other. A record stands for
+/// itself, anything else is the member `result`; a function that can fail may also give an object with the member
+/// `error`.
 pub(super) fn output(returns: &Returns, glossary: &Glossary) -> Value {
     match returns {
         Returns::Nothing => success(None, glossary),

@@ -1,7 +1,7 @@
 //! The types of a component's functions, as far as JSON can carry their values.
 //!
-//! Owns which types typed mode knows. Invariant: a shape is a finite tree of bounded depth and size, and every value of it has
-//! exactly one form in JSON.
+//! Owns which types typed mode knows. Invariant: a shape is a finite tree of bounded depth and size, and every value of
+//! it has exactly one form in JSON.
 
 use wasmtime::component::types::Type;
 
@@ -10,11 +10,12 @@ use bulkhead_domain::exports::NotJson;
 /// Nesting of one type. Stops schemas and values that are deeper than any client reads.
 const DEPTH_MAX: usize = 16;
 
-/// Parts of all types of one function. Stops a type that names a smaller one twice, which names a smaller one twice, and so on.
+/// Parts of all types of one function. Stops a type that names a smaller one twice, which names a smaller one twice,
+/// and so on.
 pub(super) const PARTS_MAX: usize = 4096;
 
-/// Bytes of one name. Values carry the names of their fields with them, even of those that are absent: with names of any length, short
-/// arguments would take all memory of the host.
+/// Bytes of one name. Values carry the names of their fields with them, even of those that are absent: with names of
+/// any length, short arguments would take all memory of the host.
 pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// The type of a value.

@@ -314,7 +314,8 @@ fn arguments_expanding_to_many_values_are_refused() {
     assert!(value::arguments(&bytes, &many).unwrap_err().to_string().contains("more than"));
 }
 
-/// How many further members make a tuple too large for the flat form of arguments and results, so that both are in memory.
+/// How many further members make a tuple too large for the flat form of arguments and results, so that both are in
+/// memory.
 const PADDING: usize = 17;
 
 /// A component with one function, `echo`, that gives back its argument, and a value for it.

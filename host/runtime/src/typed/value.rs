@@ -1,7 +1,7 @@
 //! From JSON to the values of a component and back.
 //!
-//! Owns the form of every value, as [`super::schema`] describes it. Invariant: what is read fits the schema, what is written fits it
-//! too, and writing what was read gives the same JSON, numbers and the order of members apart.
+//! Owns the form of every value, as [`super::schema`] describes it. Invariant: what is read fits the schema, what is
+//! written fits it too, and writing what was read gives the same JSON, numbers and the order of members apart.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ use super::schema::{ERR, OK, PAYLOAD, SAFE_MAX, TAG};
 use super::shape::{Case, Field, Integer, Shape};
 use bulkhead_domain::text::{beginning, escaped};
 
-/// Values in all arguments of one call. Each costs some forty bytes of the host, however short its JSON is. Stops arguments that are
-/// small as text and large as values.
+/// Values in all arguments of one call. Each costs some forty bytes of the host, however short its JSON is. Stops
+/// arguments that are small as text and large as values.
 pub(super) const VALUES_MAX: usize = 256 << 10;
 
 /// Bytes of a wrong value in a message.

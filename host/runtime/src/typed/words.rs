@@ -1,6 +1,7 @@
 //! A function's signature in words, for functions without documentation.
 //!
-//! Owns the words. Invariant: they are those of the schema (`string`, `integer`, …), because it is JSON that a caller writes.
+//! Owns the words. Invariant: they are those of the schema (`string`, `integer`, …), because it is JSON that a caller
+//! writes.
 
 use super::names::Export;
 use super::shape::{Case, Field, Returns, Shape};

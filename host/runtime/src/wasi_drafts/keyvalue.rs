@@ -1,6 +1,7 @@
 //! `wasi:keyvalue`: the plugin's own values, those of `bulkhead:plugin/keyvalue`, under the same quota.
 //!
-//! There is one bucket, `default`. Counters are decimal numbers. Invariant: what compares and writes does both in one step of the store.
+//! There is one bucket, `default`. Counters are decimal numbers. Invariant: what compares and writes does both in one
+//! step of the store.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -28,7 +29,8 @@ const COUNTING_ATTEMPTS_MAX: usize = 100;
 /// A guest's handle of the bucket.
 #[derive(Default)]
 struct Bucket {
-    /// The number of the page that would be next, and the key that it begins after: in the first draft a cursor is a number.
+    /// The number of the page that would be next, and the key that it begins after: in the first draft a cursor is a
+    /// number.
     next_page: Option<(u64, String)>,
 }
 

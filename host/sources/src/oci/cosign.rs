@@ -1,8 +1,9 @@
-//! Signatures of artifacts by a key, as cosign makes and finds them: no transparency log, no certificates, nothing online.
+//! Signatures of artifacts by a key, as cosign makes and finds them: no transparency log, no certificates, nothing
+//! online.
 //!
 //! Two forms are read. The older is a signed JSON text that names a manifest ("simple signing"), kept under the tag
-//! `sha256-DIGEST.sig`. The newer is a Sigstore bundle: a DSSE envelope around an in-toto statement whose subject is the manifest.
-//! Invariant: a text counts for a manifest only if the text itself names that manifest's digest.
+//! `sha256-DIGEST.sig`. The newer is a Sigstore bundle: a DSSE envelope around an in-toto statement whose subject is
+//! the manifest. Invariant: a text counts for a manifest only if the text itself names that manifest's digest.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,11 +26,12 @@ pub(super) const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub(super) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 const TYPE: &str = "cosign container image signature";
-/// What a predicate of a plain signature is called, as against an attestation, which says something else about an artifact.
+/// What a predicate of a plain signature is called, as against an attestation, which says something else about an
+/// artifact.
 const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// Whether a signed text is a signature of this manifest, and of the manifest in this repository if one is given. The signature
-/// itself is checked by the owner of the key.
+/// Whether a signed text is a signature of this manifest, and of the manifest in this repository if one is given. The
+/// signature itself is checked by the owner of the key.
 ///
 /// # Errors
 /// What was expected and what was found, in words.

@@ -1,7 +1,7 @@
 //! Names and passwords for registries, from where `docker login` and `podman login` leave them.
 //!
-//! Must not read the environment: it is told what stands there. Invariant: a password is given out for the registry that it was
-//! stored for and no other, and shows in no text and no `Debug`.
+//! Must not read the environment: it is told what stands there. Invariant: a password is given out for the registry
+//! that it was stored for and no other, and shows in no text and no `Debug`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

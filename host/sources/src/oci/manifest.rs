@@ -1,4 +1,5 @@
-//! The manifest of a component in a registry: the CNCF layout for wasm artifacts (TAG Runtime, "Wasm OCI Artifact layout").
+//! The manifest of a component in a registry: the CNCF layout for wasm artifacts (TAG Runtime, "Wasm OCI Artifact
+//! layout").
 //!
 //! Invariant: the one layer that is a component is taken, and what is written here, others read.
 
@@ -149,7 +150,8 @@ impl Manifest {
     }
 }
 
-/// The manifest of a component with the given imports and exports; with its config, which goes into the registry beside it.
+/// The manifest of a component with the given imports and exports; with its config, which goes into the registry beside
+/// it.
 ///
 /// `created` is an RFC 3339 time.
 pub(super) fn of_component(bytes: &[u8], world: &World, created: &str) -> (Manifest, Vec<u8>) {

@@ -1,11 +1,11 @@
 //! Components in OCI registries: fetched, pushed and signed.
 //!
-//! Owns the layout of the artifact, the distribution API, credentials and cosign's signatures. Must not decide whom to trust: it
-//! returns what is signed to its caller, which verifies it. Invariant: what is fetched is what the manifest names, and the origin names the
-//! manifest by its digest, so it means the same for ever.
+//! Owns the layout of the artifact, the distribution API, credentials and cosign's signatures. Must not decide whom to
+//! trust: it returns what is signed to its caller, which verifies it. Invariant: what is fetched is what the manifest
+//! names, and the origin names the manifest by its digest, so it means the same for ever.
 //!
-//! The transfers go through the host's own client rather than a client library: none of those can be told which addresses a registry
-//! may send us to, nor where to stop reading.
+//! The transfers go through the host's own client rather than a client library: none of those can be told which
+//! addresses a registry may send us to, nor where to stop reading.
 
 mod cosign;
 mod logins;
@@ -153,7 +153,8 @@ async fn sign(
     registry.push_manifest(&tag, manifest).await.map(|_| ())
 }
 
-/// Whether a layer with this text is signed by this key: as every signature of a key is another one, only the key can tell.
+/// Whether a layer with this text is signed by this key: as every signature of a key is another one, only the key can
+/// tell.
 fn is_by(key: &SigningKey, text: &[u8], layer: &Descriptor) -> bool {
     let signature = layer.annotations.get(cosign::SIGNATURE_ANNOTATION).and_then(|text| cosign::decode(text).ok());
     signature.is_some_and(|signature| key.public().has_signed(text, &signature))

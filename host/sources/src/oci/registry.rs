@@ -1,7 +1,7 @@
 //! The distribution API of one repository: manifests, blobs, and the credentials that it asks for.
 //!
-//! Invariant: bytes come out of here only after their digest was compared; a credential is sent only after the registry has asked for
-//! it, to the registry itself or to the token service that it names, never along a redirect.
+//! Invariant: bytes come out of here only after their digest was compared; a credential is sent only after the registry
+//! has asked for it, to the registry itself or to the token service that it names, never along a redirect.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -295,7 +295,8 @@ fn token_in(answer: &[u8]) -> Option<String> {
     [answer.token, answer.access_token].into_iter().flatten().find(|token| !token.is_empty())
 }
 
-/// The message of an error, as the distribution specification has it: bounded and printable, because a stranger wrote it.
+/// The message of an error, as the distribution specification has it: bounded and printable, because a stranger wrote
+/// it.
 fn said(bytes: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Errors {

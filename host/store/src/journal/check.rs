@@ -1,7 +1,7 @@
 //! Whether the journals of a store are whole, row by row.
 //!
-//! Must not read a store: the rows come in the order of their keys. Invariant: a journal is whole exactly when it has a task, and its head
-//! names every piece that is there and no other.
+//! Must not read a store: the rows come in the order of their keys. Invariant: a journal is whole exactly when it has a
+//! task, and its head names every piece that is there and no other.
 
 use super::layout::{HEAD, check_piece};
 use super::{JournalHead, TaskRef};

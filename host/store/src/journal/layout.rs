@@ -1,8 +1,8 @@
 //! Keys and bytes of journals.
 //!
-//! Owns the layout of [`RowKind::Journal`](crate::RowKind): by tenant, requestor and task, number 0 is the head and the others are the
-//! pieces of the stream, each written once. Invariant: decoding is total; a piece that is sealed is sealed for its place alone; and every
-//! value fits into a row.
+//! Owns the layout of [`RowKind::Journal`](crate::RowKind): by tenant, requestor and task, number 0 is the head and the
+//! others are the pieces of the stream, each written once. Invariant: decoding is total; a piece that is sealed is
+//! sealed for its place alone; and every value fits into a row.
 
 use serde::{Deserialize, Serialize};
 

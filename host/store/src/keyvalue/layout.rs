@@ -1,8 +1,8 @@
 //! Keys and bytes of what plugins keep.
 //!
-//! Owns the layout of [`RowKind::KeyValue`](super::super::RowKind): what expires first (so that one row says whether anything has),
-//! then entries by tenant, plugin and key, then the pieces of large values. Invariant: decoding is total, and each row but those
-//! of the index begins with its tenant.
+//! Owns the layout of [`RowKind::KeyValue`](super::super::RowKind): what expires first (so that one row says whether
+//! anything has), then entries by tenant, plugin and key, then the pieces of large values. Invariant: decoding is
+//! total, and each row but those of the index begins with its tenant.
 
 use super::{Error, KeyValueNamespace, KeyValueUsage};
 use crate::RowState;

@@ -247,8 +247,8 @@ fn keyvalue_damaged_entries_are_refused() {
     assert!(Entry::decode(&[9; 40]).is_err());
 }
 
-/// Everything goes to the disk through one line. Whoever else stands in it has a write or two of a plugin in front, not those of all
-/// the calls that would like to write.
+/// Everything goes to the disk through one line. Whoever else stands in it has a write or two of a plugin in front, not
+/// those of all the calls that would like to write.
 #[tokio::test(flavor = "multi_thread")]
 async fn keyvalue_writes_do_not_delay_other_store_writes() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! Who may write at the moment.
 //!
-//! Owns how much of what plugins write is under way: each write waits for the disk, together with everything else that is stored, and a
-//! plugin can write as fast as it loops. Must not know what is written. Invariant: what anybody else writes stands behind no more of
-//! it than the bounds here, however many calls of however many plugins write.
+//! Owns how much of what plugins write is under way: each write waits for the disk, together with everything else that
+//! is stored, and a plugin can write as fast as it loops. Must not know what is written. Invariant: what anybody else
+//! writes stands behind no more of it than the bounds here, however many calls of however many plugins write.
 
 use std::sync::Arc;
 
@@ -11,9 +11,11 @@ use bulkhead_limits::{ScopedSemaphore, SemaphorePermit};
 
 /// Bytes that are counted as one; every write is one at least.
 const UNIT_BYTES: u64 = 64 << 10;
-/// Units of 64 KiB of one tenant's kept values that are on their way to the disk: as much as the largest value. Stops a tenant from keeping the other ones from their turns.
+/// Units of 64 KiB of one tenant's kept values that are on their way to the disk: as much as the largest value. Stops a
+/// tenant from keeping the other ones from their turns.
 const TENANT_UNITS_MAX: u32 = 16;
-/// Units of 64 KiB of all tenants' kept values that are on their way to the disk: half of what is written in one step. Stops tenants together from holding up tasks.
+/// Units of 64 KiB of all tenants' kept values that are on their way to the disk: half of what is written in one step.
+/// Stops tenants together from holding up tasks.
 const ALL_UNITS_MAX: u32 = 64;
 
 /// See the module.

@@ -29,7 +29,8 @@ impl State {
         row.map(|row| JournalHead::decode(row)).transpose()
     }
 
-    /// What an append makes of the journal; `record` is the attempt in the task's record, where that is written in the same step.
+    /// What an append makes of the journal; `record` is the attempt in the task's record, where that is written in the
+    /// same step.
     pub(super) fn growth(&self, task: &TaskRef, append: Append, record: Option<u32>) -> Result<Growth, Error> {
         if self.blocked_tenants.contains(&task.requestor.tenant) {
             return Err(crate::blocked_tenant());

@@ -1,7 +1,7 @@
 //! Where the database is, and who the host is to it.
 //!
-//! Owns what is accepted of a URL. Must not put any of it into a message or a log: it may hold a password. Invariant: over a network
-//! there is always TLS with a checked certificate, and a password is proved, never sent.
+//! Owns what is accepted of a URL. Must not put any of it into a message or a log: it may hold a password. Invariant:
+//! over a network there is always TLS with a checked certificate, and a password is proved, never sent.
 
 use std::fmt;
 use std::path::PathBuf;

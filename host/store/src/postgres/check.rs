@@ -1,7 +1,8 @@
 //! Examining every row of a store, for operators.
 //!
-//! Owns what is looked at: what the server cannot know. Must not change anything. Invariant: every record, output and journal is read, and
-//! the columns of a task, by which it is found, are those that its record calls for. Pages and indexes are `pg_amcheck`'s.
+//! Owns what is looked at: what the server cannot know. Must not change anything. Invariant: every record, output and
+//! journal is read, and the columns of a task, by which it is found, are those that its record calls for. Pages and
+//! indexes are `pg_amcheck`'s.
 
 use tokio_postgres::Row;
 

@@ -1,13 +1,15 @@
 //! The one writer of a store.
 //!
-//! Owns the order of a group: take what waits, advance the fence and look at what the operations name in one round trip, decide, write and
-//! commit in a second one, then acknowledge. Must not be called by anybody but through its channel. Invariants: an operation is
-//! acknowledged after the server has made it durable, or refused without a trace; nothing is written past a fence that another host took.
+//! Owns the order of a group: take what waits, advance the fence and look at what the operations name in one round
+//! trip, decide, write and commit in a second one, then acknowledge. Must not be called by anybody but through its
+//! channel. Invariants: an operation is acknowledged after the server has made it durable, or refused without a trace;
+//! nothing is written past a fence that another host took.
 //!
-//! The fence is one row with a number. A group counts it up by one, and only from the number that this committer knows; so a group that is
-//! still on its way when a connection breaks can be told from one that was done, and made impossible, by moving the number on (by two,
-//! so that an odd distance always means that the group was done, however often the answer to that was lost). To read it would not
-//! be enough: the server may have the group in its socket, unread.
+//! The fence is one row with a number. A group counts it up by one, and only from the number that this committer knows;
+//! so a group that is still on its way when a connection breaks can be told from one that was done, and made
+//! impossible, by moving the number on (by two, so that an odd distance always means that the group was done, however
+//! often the answer to that was lost). To read it would not be enough: the server may have the group in its socket,
+//! unread.
 
 mod reconnect;
 
@@ -388,7 +390,8 @@ impl Committer {
         crash_points::reach("commit.before");
         let results = tokio::join!(biased; join_all(written), connection.batch("commit"));
         crash_points::reach("commit.after");
-        // The library takes an answer of ROLLBACK to `commit` for a success: only all the results together say what was done.
+        // The library takes an answer of ROLLBACK to `commit` for a success: only all the results together say what was
+        // done.
         let (written, committed) = results;
         let failure = written.into_iter().find_map(Result::err);
         let outcome = match (failure, committed) {
@@ -405,8 +408,8 @@ impl Committer {
     }
 }
 
-/// Waits for what the committer does. Once the server is late with it, the server counts as away, and the operations that wait for their
-/// turn are refused: none of them was begun. Gives the reply of a close among them.
+/// Waits for what the committer does. Once the server is late with it, the server counts as away, and the operations
+/// that wait for their turn are refused: none of them was begun. Gives the reply of a close among them.
 fn refusing_when_late(
     shared: &Shared,
     work: impl Future<Output = ()>,

@@ -1,7 +1,8 @@
 //! Components of plugins, for the hosts that share a schema.
 //!
-//! Owns their rows. They are written beside the groups of the committer, since a component is known by its digest: to write it twice, or late,
-//! changes nothing. Must not judge what a component is: who reads one checks its digest. Invariant: one whose last row is there is whole.
+//! Owns their rows. They are written beside the groups of the committer, since a component is known by its digest: to
+//! write it twice, or late, changes nothing. Must not judge what a component is: who reads one checks its digest.
+//! Invariant: one whose last row is there is whole.
 
 use super::super::Error;
 use super::super::hosts::StoredComponent;

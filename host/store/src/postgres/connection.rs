@@ -1,8 +1,8 @@
 //! One connection to the server.
 //!
-//! Owns how it is made: the way to the server, what is asked of its authentication, the settings of its session, the prepared
-//! statements. Must not know what is read or written. Invariant: a password leaves the host only as the proof of SCRAM; over a network,
-//! the proof is bound to the TLS connection.
+//! Owns how it is made: the way to the server, what is asked of its authentication, the settings of its session, the
+//! prepared statements. Must not know what is read or written. Invariant: a password leaves the host only as the proof
+//! of SCRAM; over a network, the proof is bound to the TLS connection.
 
 use std::io;
 use std::pin::Pin;
@@ -27,10 +27,11 @@ use super::sql::{Sql, TEXTS};
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a statement may take before the connection counts as broken: longer than the server's own timeout.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
-/// How long the server may be silent before callers are refused rather than kept waiting: a disk takes less for a group of writes.
+/// How long the server may be silent before callers are refused rather than kept waiting: a disk takes less for a group
+/// of writes.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(3);
-/// Has the server end the session, and its lock, of a host that went away without a word, rather than after hours. On a socket of the
-/// machine it means nothing.
+/// Has the server end the session, and its lock, of a host that went away without a word, rather than after hours. On a
+/// socket of the machine it means nothing.
 const PROBE_WHEN_IDLE: &str = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; \
     set tcp_user_timeout = 20000";
 /// Bytes of a message of the server that say what it asks for: its kind, its length, and the kind of authentication.
@@ -45,7 +46,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// A connection whose TLS handshake is done and whose certificate was checked.
 pub struct Secured {
     pub stream: Box<dyn Stream>,
-    /// The digest of the server's certificate (RFC 5929, `tls-server-end-point`), if there is one for its kind of signature.
+    /// The digest of the server's certificate (RFC 5929, `tls-server-end-point`), if there is one for its kind of
+    /// signature.
     pub end_point: Option<Vec<u8>>,
 }
 

@@ -1,7 +1,7 @@
 //! The store as an export.
 //!
-//! Owns the order of its lines, which is that of a store on a disk: by kind, then by key. Must not change the store. Invariant: an export
-//! is of one moment, also of a store that is in use.
+//! Owns the order of its lines, which is that of a store on a disk: by kind, then by key. Must not change the store.
+//! Invariant: an export is of one moment, also of a store that is in use.
 
 use std::io::Write;
 

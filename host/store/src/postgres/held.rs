@@ -1,7 +1,9 @@
-//! Tasks that hosts count in states which are limited over all of them: what a group has looked at, and what it makes of it.
+//! Tasks that hosts count in states which are limited over all of them: what a group has looked at, and what it makes
+//! of it.
 //!
-//! Owns the rule that says when one more is granted. Must not talk to the server but to look. Invariant: what is granted is within the
-//! limits over all hosts, since a group that changes counts of a tenant has that tenant's lock; and each host writes its own counts only.
+//! Owns the rule that says when one more is granted. Must not talk to the server but to look. Invariant: what is
+//! granted is within the limits over all hosts, since a group that changes counts of a tenant has that tenant's lock;
+//! and each host writes its own counts only.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,8 @@
 //! Several hosts on one schema: who they are, and whether each one lives.
 //!
-//! Owns the rows of hosts, the lease of this one, and the burial of others. Must not write data. Invariants: whether a host lives is decided
-//! by the server's clock; and a host that was buried has no fence, so no group of it is done after that.
+//! Owns the rows of hosts, the lease of this one, and the burial of others. Must not write data. Invariants: whether a
+//! host lives is decided by the server's clock; and a host that was buried has no fence, so no group of it is done
+//! after that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,10 +65,12 @@ pub(super) async fn join(connection: &Connection, schema: &str, membership: &Mem
     Ok(())
 }
 
-/// Makes a schema that one host had for itself one of several hosts: what each process counted for itself is counted in the tables.
+/// Makes a schema that one host had for itself one of several hosts: what each process counted for itself is counted in
+/// the tables.
 async fn begin_sharing(connection: &Connection) -> Result<(), Error> {
     let undone = |failure: Failure| failure.undone();
-    // The host before, if it lost its connection and has not noticed yet, writes nothing more. Whatever holds a task by now is gone.
+    // The host before, if it lost its connection and has not noticed yet, writes nothing more. Whatever holds a task by
+    // now is gone.
     let text =
         "delete from write_fence; delete from host; delete from host_fence; delete from letter; delete from message;
         delete from stored_usage; delete from held_tasks;
@@ -133,7 +136,8 @@ pub(super) async fn keep_alive(shared: Arc<Shared>) {
             shared.set_trouble(Some(Trouble::Lost));
             continue;
         }
-        // Others are buried by a host that has itself been connected for a lease: while the server is away, nobody dies.
+        // Others are buried by a host that has itself been connected for a lease: while the server is away, nobody
+        // dies.
         let buries = connected_since.elapsed() >= membership.options.lease;
         match tokio::time::timeout(beat_every * 2, beat(&shared, membership, &mut connection, buries)).await {
             Ok(Ok(true)) => {}

@@ -1,7 +1,7 @@
 //! A store from an export.
 //!
-//! Owns the one transaction in which that is done. Must not touch a schema that holds anything. Invariant: the schema holds the whole
-//! export or nothing, however the process ends; and no host works with it meanwhile.
+//! Owns the one transaction in which that is done. Must not touch a schema that holds anything. Invariant: the schema
+//! holds the whole export or nothing, however the process ends; and no host works with it meanwhile.
 
 use std::io::BufRead;
 
@@ -31,8 +31,9 @@ const HOLDER: &[u8] = b"import";
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] names the line of an export that makes no sense, [`Error::Locked`] says that a host works with the schema; else a
-/// sentence. The schema stays empty in each case but [`Error::InDoubt`], when the connection broke at the very end.
+/// [`Error::Corrupt`] names the line of an export that makes no sense, [`Error::Locked`] says that a host works with
+/// the schema; else a sentence. The schema stays empty in each case but [`Error::InDoubt`], when the connection broke
+/// at the very end.
 pub async fn rebuild(options: PostgresOptions, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     let (connection, _) = prepare(&options).await?;
     wait_for_lock(&connection, &options.schema, false).await?;

@@ -1,6 +1,7 @@
 //! This host among those that share a schema: its name, and until when it counts as one that lives.
 //!
-//! Must not talk to the server. Invariant: a host that could not renew its lease in time counts itself as lost before the others may bury it.
+//! Must not talk to the server. Invariant: a host that could not renew its lease in time counts itself as lost before
+//! the others may bury it.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What hosts tell one another at once: that something has changed.
 //!
-//! Owns the session that listens. Must not say what has changed: who hears of it reads. Invariant: nothing depends on it, since whatever is
-//! told here is found by looking, too, a little later.
+//! Owns the session that listens. Must not say what has changed: who hears of it reads. Invariant: nothing depends on
+//! it, since whatever is told here is found by looking, too, a little later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,8 +62,8 @@ pub(super) async fn exchange(shared: Arc<Shared>) {
     }
 }
 
-/// Finds out which rows were changed that this host keeps in memory, until it is dropped. Where the server does not answer, what is kept is
-/// soon too old.
+/// Finds out which rows were changed that this host keeps in memory, until it is dropped. Where the server does not
+/// answer, what is kept is soon too old.
 pub(super) async fn follow_rows(shared: Arc<Shared>) {
     let Some(membership) = &shared.membership else { return };
     let mut connection = None;

@@ -1,6 +1,7 @@
 //! What the committer is asked to do.
 //!
-//! Owns the form of an operation when everything that takes time (encoding, sealing) is done. Must not decide whether it may be done.
+//! Owns the form of an operation when everything that takes time (encoding, sealing) is done. Must not decide whether
+//! it may be done.
 
 use tokio::sync::oneshot;
 

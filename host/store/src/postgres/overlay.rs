@@ -1,8 +1,8 @@
 //! What a group has looked at, with its own changes on top.
 //!
-//! Owns the state of everything that the operations of a group name: as the database has it, and as it will be. Must not decide what may
-//! be done, and must not talk to the server. Invariant: whatever an operation asks for was looked at before, within the group's own
-//! transaction; what was not there is known to be absent.
+//! Owns the state of everything that the operations of a group name: as the database has it, and as it will be. Must
+//! not decide what may be done, and must not talk to the server. Invariant: whatever an operation asks for was looked
+//! at before, within the group's own transaction; what was not there is known to be absent.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -83,8 +83,8 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// The locks of all that is named, in the order in which every group takes them. A tenant's tasks, with all that belongs to them, have
-    /// one; each row has its own.
+    /// The locks of all that is named, in the order in which every group takes them. A tenant's tasks, with all that
+    /// belongs to them, have one; each row has its own.
     pub(super) fn stripes(&self) -> Vec<i32> {
         use sha2::{Digest as _, Sha256};
         let stripe = |kind: u8, key: &[u8]| {

@@ -1,7 +1,7 @@
 //! The rules of a group: which operations are done, and what they change.
 //!
-//! Owns the decisions, one operation after the other, on what was looked at. Must not talk to the server. Invariant: an operation is done
-//! whole or refused without a trace; and whatever is counted for a group can be taken back.
+//! Owns the decisions, one operation after the other, on what was looked at. Must not talk to the server. Invariant: an
+//! operation is done whole or refused without a trace; and whatever is counted for a group can be taken back.
 
 use super::super::leases::Leases;
 use super::super::{Error, Ledger, RowKind, RowState, StoredCaps, Usage, blocked_tenant};
@@ -85,8 +85,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether another host holds a task than the one that a write names. Among several, one that was not claimed yet is nobody's but the
-    /// dead host's, and what this process began under an earlier name is over.
+    /// Whether another host holds a task than the one that a write names. Among several, one that was not claimed yet
+    /// is nobody's but the dead host's, and what this process began under an earlier name is over.
     fn check_holder(&self, holder: Option<Lease>, named: Option<NodeId>) -> Result<(), Error> {
         let Some(membership) = &self.shared.membership else {
             return self.shared.leases.lock().check_holder(holder, named);
@@ -214,7 +214,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Gives tasks without a living holder this lease. One that changed since it was looked at is left for the next claim.
+    /// Gives tasks without a living holder this lease. One that changed since it was looked at is left for the next
+    /// claim.
     fn claim(&mut self, claims: Vec<Claim>, now: UnixMs, lease: Lease) -> Vec<bulkhead_domain::task::Task> {
         let mut claimed = Vec::new();
         for Claim { key, revision, held_by, revision_after, record, task } in claims {

@@ -1,7 +1,8 @@
 //! What the port asks for, in terms of the database.
 //!
-//! Owns the translation of each method into statements that read and operations for the committer. Must not write by itself. Invariant:
-//! whatever takes time (encoding, sealing) is done here, so that the committer only compares and writes.
+//! Owns the translation of each method into statements that read and operations for the committer. Must not write by
+//! itself. Invariant: whatever takes time (encoding, sealing) is done here, so that the committer only compares and
+//! writes.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;

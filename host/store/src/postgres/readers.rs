@@ -1,7 +1,7 @@
 //! Reads, beside the writer.
 //!
-//! Owns the sessions that read. Must not write. Invariant: a read that begins after a write was acknowledged sees it: all go to the server
-//! that takes the writes.
+//! Owns the sessions that read. Must not write. Invariant: a read that begins after a write was acknowledged sees it:
+//! all go to the server that takes the writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,7 +81,8 @@ impl Readers {
     }
 }
 
-/// An answer of the server. Where it is late, the committer finds out whether the server answers at all: a read may take its time.
+/// An answer of the server. Where it is late, the committer finds out whether the server answers at all: a read may
+/// take its time.
 async fn look_when_late(
     shared: &Shared,
     answer: impl Future<Output = Result<Vec<Row>, Failure>>,

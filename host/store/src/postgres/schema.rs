@@ -1,7 +1,7 @@
 //! The tables, and how they come to be as this program needs them.
 //!
-//! Owns the numbered steps and who takes them: one host at a time. Must not read or write data. Invariant: a schema of a newer program
-//! and tables of something else are refused before anything is changed.
+//! Owns the numbered steps and who takes them: one host at a time. Must not read or write data. Invariant: a schema of
+//! a newer program and tables of something else are refused before anything is changed.
 
 use super::super::Error;
 use super::connection::Connection;

@@ -1,7 +1,7 @@
 //! What a server has to be like, so that what it acknowledges is kept.
 //!
-//! Owns the questions and the refusals. Must not change a setting of the server. Invariant: a server that would lose an acknowledged
-//! write by a crash is never written to.
+//! Owns the questions and the refusals. Must not change a setting of the server. Invariant: a server that would lose an
+//! acknowledged write by a crash is never written to.
 
 use super::super::Error;
 use super::connection::Connection;

@@ -1,7 +1,7 @@
 //! The whole of a store at one moment.
 //!
-//! Owns the session that reads it, page by page. Must not write, and holds no writer up. Invariant: what is read is what one moment had,
-//! however long that takes, and comes in the order of the keys.
+//! Owns the session that reads it, page by page. Must not write, and holds no writer up. Invariant: what is read is
+//! what one moment had, however long that takes, and comes in the order of the keys.
 
 use tokio_postgres::Row;
 
@@ -29,7 +29,8 @@ impl Snapshot {
             return Err(trouble.error());
         }
         let connection = store.shared.connect().await?;
-        // Whoever takes the lines, a pipe or a slow disk, may take longer over a page than a session of the host ever rests.
+        // Whoever takes the lines, a pipe or a slow disk, may take longer over a page than a session of the host ever
+        // rests.
         let begun = connection.batch("set idle_in_transaction_session_timeout = 0").await;
         begun.map_err(|failure| failure.undone())?;
         let begun = connection.batch("begin isolation level repeatable read read only").await;

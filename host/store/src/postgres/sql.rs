@@ -1,10 +1,11 @@
 //! The statements, each prepared once for a connection.
 //!
-//! Owns all SQL that reads or writes data. Must not build a statement from a value: values are parameters. Invariant: every statement
-//! that a group writes with is followed by others only in a fixed order, the one in which [`super::writes`] sends them.
+//! Owns all SQL that reads or writes data. Must not build a statement from a value: values are parameters. Invariant:
+//! every statement that a group writes with is followed by others only in a fixed order, the one in which
+//! [`super::writes`] sends them.
 
-/// Whole tasks in the order of their names, with the columns of [`Sql::LoadTasks`] first. This and what follows is for an operator's command
-/// and prepared when that is given.
+/// Whole tasks in the order of their names, with the columns of [`Sql::LoadTasks`] first. This and what follows is for
+/// an operator's command and prepared when that is given.
 pub(super) const WHOLE_TASKS: &str =
     "select tenant, requestor, id, revision, ended, attempt, holder, held_until, created_at, expires_at,
     alias, reserved, octet_length(record)::bigint, octet_length(arguments)::bigint, octet_length(output)::bigint,

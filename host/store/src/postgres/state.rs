@@ -1,6 +1,7 @@
 //! What readers, writers and the committer of one store share.
 //!
-//! Must not talk to the server. Invariant: what is counted here is what the database holds and the group that is under way.
+//! Must not talk to the server. Invariant: what is counted here is what the database holds and the group that is under
+//! way.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +27,8 @@ pub(super) enum Trouble {
     Unreachable,
     /// The server refuses writes, for this reason; it is tried again.
     Refused(String),
-    /// Another host has taken the database over, or has declared this one dead: nothing is written or read any more, unless hosts share
-    /// the schema and this one joins them again.
+    /// Another host has taken the database over, or has declared this one dead: nothing is written or read any more,
+    /// unless hosts share the schema and this one joins them again.
     Lost,
 }
 
@@ -85,7 +86,8 @@ pub(super) struct Shared {
     pub(super) generations: [AtomicU64; RowKind::ALL.len()],
     pub(super) counts: Counts,
     trouble: watch::Sender<Option<Trouble>>,
-    /// A reader has found its connection broken, or waits for an answer for too long: the committer looks whether its own one works.
+    /// A reader has found its connection broken, or waits for an answer for too long: the committer looks whether its
+    /// own one works.
     pub(super) look: Notify,
 }
 

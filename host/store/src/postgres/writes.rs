@@ -1,7 +1,7 @@
 //! The statements that a group writes with.
 //!
-//! Owns the columns, and the order: what goes, before what comes. Must not decide anything. Invariant: a group is a bounded number of
-//! statements, however many operations it has.
+//! Owns the columns, and the order: what goes, before what comes. Must not decide anything. Invariant: a group is a
+//! bounded number of statements, however many operations it has.
 
 use std::collections::{HashMap, HashSet};
 

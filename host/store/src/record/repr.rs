@@ -1,7 +1,8 @@
 //! How a domain value and its representation on disk become each other.
 //!
-//! Owns the mapping of building blocks (numbers, texts, lists, ids) and the two macros that declare a representation field by field.
-//! Must not know any particular record. Invariant: [`Repr::from_repr`] undoes [`Repr::to_repr`], so nothing is lost on the way to disk.
+//! Owns the mapping of building blocks (numbers, texts, lists, ids) and the two macros that declare a representation
+//! field by field. Must not know any particular record. Invariant: [`Repr::from_repr`] undoes [`Repr::to_repr`], so
+//! nothing is lost on the way to disk.
 
 use super::Error;
 use bulkhead_domain::Json;

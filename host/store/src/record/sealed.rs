@@ -1,7 +1,7 @@
 //! Records, arguments and outputs that only the owner of a key can read.
 //!
-//! Owns what a seal is bound to: which payload of which task of whom. Must not know where keys come from. Invariant: bytes that are not
-//! sealed are read with or without a key; sealed bytes are told apart from them by how they begin.
+//! Owns what a seal is bound to: which payload of which task of whom. Must not know where keys come from. Invariant:
+//! bytes that are not sealed are read with or without a key; sealed bytes are told apart from them by how they begin.
 
 use super::output::StoredOutput;
 use super::task::{PrivateRepr, StoredTask, apart, together};

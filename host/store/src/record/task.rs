@@ -1,10 +1,11 @@
 //! How a task lies on disk, open and sealed.
 //!
-//! Owns the order of its members, and which of them are private. Must not know where keys come from. Invariants: the golden bytes of
-//! [`super`]'s tests; nothing that a client, a plugin or a person wrote is in the open part of a sealed task but names: those of the
-//! tool, of the plugin, and the task's alias. What the host itself notes is not private.
+//! Owns the order of its members, and which of them are private. Must not know where keys come from. Invariants: the
+//! golden bytes of [`super`]'s tests; nothing that a client, a plugin or a person wrote is in the open part of a sealed
+//! task but names: those of the tool, of the plugin, and the task's alias. What the host itself notes is not private.
 //!
-//! A member of [`Task`] stands here once, in [`TaskRepr`]; one that is private is also in [`PrivateRepr`], [`apart`] and [`together`].
+//! A member of [`Task`] stands here once, in [`TaskRepr`]; one that is private is also in [`PrivateRepr`], [`apart`]
+//! and [`together`].
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! A consistent copy of a store that is in use.
 //!
-//! Owns the copying: all rows are read while writing goes on, then the rows that changed meanwhile are read again between two
-//! groups. Must not stop the writers for longer than that. Invariant: the copy is the state between two groups, with every file
-//! that its records name.
+//! Owns the copying: all rows are read while writing goes on, then the rows that changed meanwhile are read again
+//! between two groups. Must not stop the writers for longer than that. Invariant: the copy is the state between two
+//! groups, with every file that its records name.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -27,7 +27,8 @@ use crate::record::decode_checked;
 const PAGE_ROWS: usize = 512;
 const COPY_CACHE_BYTES: u64 = 16 << 20;
 
-/// Copies a running store into the new data directory `target`, which can be served, or put in the place of a damaged one.
+/// Copies a running store into the new data directory `target`, which can be served, or put in the place of a damaged
+/// one.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Examining every row of a store, for operators.
 //!
-//! Owns what `store check` says. Must not change anything. Invariant: every record, payload and index row is looked at, and an
-//! index row is right exactly when the head of its task calls for it.
+//! Owns what `store check` says. Must not change anything. Invariant: every record, payload and index row is looked at,
+//! and an index row is right exactly when the head of its task calls for it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Taking over tasks whose host is gone.
 //!
-//! Owns which of the candidates are claimed, and their new records. Must not look for candidates: readers did. Invariant: a damaged task
-//! keeps no other from being claimed.
+//! Owns which of the candidates are claimed, and their new records. Must not look for candidates: readers did.
+//! Invariant: a damaged task keeps no other from being claimed.
 
 use super::super::{Error, record};
 use super::head::RecordHeader;

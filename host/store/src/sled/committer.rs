@@ -1,8 +1,8 @@
 //! The one thread that writes.
 //!
-//! Owns the order of a group commit: drain what waits, check each operation against the tree and the group so far, apply one
-//! batch, flush, sync the database file, then acknowledge. Must not be called by anybody but through its channel. Invariant: an
-//! operation is acknowledged after it is on disk, or refused without a trace.
+//! Owns the order of a group commit: drain what waits, check each operation against the tree and the group so far,
+//! apply one batch, flush, sync the database file, then acknowledge. Must not be called by anybody but through its
+//! channel. Invariant: an operation is acknowledged after it is on disk, or refused without a trace.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -292,8 +292,8 @@ impl Committer {
         }
     }
 
-    /// Opens the engine again after a failed write, and takes back the group of that write if the disk does hold it: its
-    /// writers were told that it does not.
+    /// Opens the engine again after a failed write, and takes back the group of that write if the disk does hold it:
+    /// its writers were told that it does not.
     fn reopen(&mut self, failed: &Failed) -> Result<(), Error> {
         // Readers get the tree back at the end: sled does not open what is still open.
         self.shared.view.take_away();
@@ -324,8 +324,8 @@ impl Committer {
         Ok(tree)
     }
 
-    /// Opens the database that is in place now, which is at `last`, after it was closed by [`Committer::leave`]. If it does not
-    /// open, it is tried again as after a failed write.
+    /// Opens the database that is in place now, which is at `last`, after it was closed by [`Committer::leave`]. If it
+    /// does not open, it is tried again as after a failed write.
     pub(super) fn resume(&mut self, last: GroupRow) -> Result<(), Error> {
         self.last = last;
         let nothing = Failed { acknowledged: last.group, group: Arc::default() };

@@ -103,8 +103,8 @@ fn no_room(path: &Path) -> Error {
     ))
 }
 
-/// sled takes the snapshot that it was writing when it was killed, or when the disk was full, for the newest one, and itself for
-/// damaged. The one before it is still there: it goes after the new one has its name.
+/// sled takes the snapshot that it was writing when it was killed, or when the disk was full, for the newest one, and
+/// itself for damaged. The one before it is still there: it goes after the new one has its name.
 fn remove_unfinished_snapshots(database: &Path) -> Result<(), Error> {
     let entries = if_there(fs::read_dir(database)).map_err(|error| io_error("list", database, &error))?;
     let entries = entries.into_iter().flatten().flatten();
@@ -185,8 +185,8 @@ pub(super) fn compare(last: &GroupRow, state: &State) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits until nothing in this process works on the database's files any more: sled finds them by their names, so a database that
-/// is not closed yet must not change its place.
+/// Waits until nothing in this process works on the database's files any more: sled finds them by their names, so a
+/// database that is not closed yet must not change its place.
 pub(super) fn wait_until_closed(layout: &Layout) -> Result<(), Error> {
     let path = layout.database_file();
     let file = File::options().write(true).open(&path).map_err(|error| io_error("open", &path, &error))?;

@@ -1,7 +1,7 @@
 //! Looking at every row of a database, wherever the rows come from.
 //!
-//! Owns what is compared with what was counted while writing. Must not read a file of the engine. Invariant: a row that vanished, came
-//! back or changed is noticed by the sum over all of them.
+//! Owns what is compared with what was counted while writing. Must not read a file of the engine. Invariant: a row that
+//! vanished, came back or changed is noticed by the sum over all of them.
 
 use super::super::Error;
 use super::super::record::{self, decode_checked};

@@ -1,7 +1,7 @@
 //! The store as an export.
 //!
-//! Owns what of the database goes into it. Must not change the store. Invariant: everything that can be read is in the export, and what
-//! cannot is named in it.
+//! Owns what of the database goes into it. Must not change the store. Invariant: everything that can be read is in the
+//! export, and what cannot is named in it.
 
 use std::io::Write;
 use std::path::Path;
@@ -51,7 +51,8 @@ pub(super) fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Move
     })
 }
 
-/// Writes what can be read of a database that is open, damaged or not, and compares it with what was counted while writing.
+/// Writes what can be read of a database that is open, damaged or not, and compares it with what was counted while
+/// writing.
 pub(super) fn export_tree(
     tree: &::sled::Tree,
     view: &View,

@@ -1,7 +1,8 @@
 //! Payloads in files of their own, for what is too large for the tree.
 //!
-//! Owns the folder `files`: a file is complete and synced before a record can name it, and goes after the record is gone. Must
-//! not know what is in them. Invariant: a file without a record is left over from a crash, never the other way round.
+//! Owns the folder `files`: a file is complete and synced before a record can name it, and goes after the record is
+//! gone. Must not know what is in them. Invariant: a file without a record is left over from a crash, never the other
+//! way round.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -90,8 +91,8 @@ impl Files {
         Ok((name, NewFile { files: self.clone(), name: Some(name) }))
     }
 
-    /// Lets `act` put another folder in the place of this one. Nobody writes meanwhile, and the files that no record names yet are
-    /// in `other` before that.
+    /// Lets `act` put another folder in the place of this one. Nobody writes meanwhile, and the files that no record
+    /// names yet are in `other` before that.
     pub(super) fn while_moving<R>(&self, other: &Self, act: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
         let _nobody_writes = self.writers.moving.write();
         for name in self.writers.with_pending(|pending| pending.clone()) {

@@ -1,7 +1,8 @@
 //! The writes of one group, before and after.
 //!
-//! Owns what a group changes and what was there before it. Must not touch the disk. Invariant: while a group is not durable,
-//! a reader through [`Group::before`] sees the state without it, so nothing acts on what a crash could still undo.
+//! Owns what a group changes and what was there before it. Must not touch the disk. Invariant: while a group is not
+//! durable, a reader through [`Group::before`] sees the state without it, so nothing acts on what a crash could still
+//! undo.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,7 +17,8 @@ struct Write {
     after: Option<Vec<u8>>,
 }
 
-/// The sum over all rows that is written with each group: rows that vanish or come back are noticed at the next opening.
+/// The sum over all rows that is written with each group: rows that vanish or come back are noticed at the next
+/// opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) rows: u64,

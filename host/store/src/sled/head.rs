@@ -1,7 +1,8 @@
 //! The value under a task's key: a head for the engine, then the record.
 //!
-//! Owns what the committer needs to know of a task without reading its record: revision, index positions, where the payloads lie
-//! and what they count. Must not decide anything about tasks. Invariant: every index row of a task follows from its head.
+//! Owns what the committer needs to know of a task without reading its record: revision, index positions, where the
+//! payloads lie and what they count. Must not decide anything about tasks. Invariant: every index row of a task follows
+//! from its head.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,8 @@ use bulkhead_domain::task::{Lease, NodeId, Task};
 pub(super) const CHUNK_BYTES: usize = 4_000;
 /// A record that fits here stays in the task's own row, with the head in front of it.
 pub(super) const RECORD_INLINE_BYTES: usize = 2_600;
-/// A payload that fits here stays in the head: one key less for most calls. Two of them, the largest inline record and the rest
-/// of the head stay below [`CHUNK_BYTES`].
+/// A payload that fits here stays in the head: one key less for most calls. Two of them, the largest inline record and
+/// the rest of the head stay below [`CHUNK_BYTES`].
 pub(super) const PAYLOAD_INLINE_BYTES: usize = 512;
 
 /// A key and its value, on their way to the tree.
@@ -63,7 +64,8 @@ pub(super) struct RecordHeader {
     pub(super) expires_at: Option<UnixMs>,
     /// Whether the task is over.
     pub(super) ended: bool,
-    /// By which lease the task is held: node and end. That of its run, as the record says it; and while it waits to go on, the one before.
+    /// By which lease the task is held: node and end. That of its run, as the record says it; and while it waits to go
+    /// on, the one before.
     pub(super) lease: Option<([u8; 16], UnixMs)>,
     /// SHA-256 of the alias.
     pub(super) alias: Option<[u8; 32]>,

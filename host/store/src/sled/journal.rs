@@ -98,8 +98,8 @@ pub(super) fn each_head(tree: &::sled::Tree, mut see: impl FnMut(&TaskKey, &Jour
     })
 }
 
-/// The journals of which something is left that no task needs, since a long removal did not come to its end. Looks at the heads, not at
-/// the pieces.
+/// The journals of which something is left that no task needs, since a long removal did not come to its end. Looks at
+/// the heads, not at the pieces.
 pub(super) fn left(tree: &::sled::Tree) -> Result<Vec<TaskKey>, Error> {
     let mut left = Vec::new();
     each_first(tree, |key, end, number, value| {
@@ -117,7 +117,8 @@ pub(super) fn left(tree: &::sled::Tree) -> Result<Vec<TaskKey>, Error> {
     Ok(left)
 }
 
-/// Shows the first row of each journal: its task, the end of its keys, the row's number and value. The other rows are not read.
+/// Shows the first row of each journal: its task, the end of its keys, the row's number and value. The other rows are
+/// not read.
 fn each_first(
     tree: &::sled::Tree,
     mut see: impl FnMut(&TaskKey, &[u8], u32, &[u8]) -> Result<(), Error>,

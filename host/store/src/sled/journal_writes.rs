@@ -186,7 +186,8 @@ impl Writer<'_> {
 }
 
 impl Committer {
-    /// Removes some rows that are left of journals, in a group of their own. `false`: there are none, or nothing can be written now.
+    /// Removes some rows that are left of journals, in a group of their own. `false`: there are none, or nothing can be
+    /// written now.
     pub(super) fn sweep_journals(&mut self) -> bool {
         let Some(key) = self.left_journals.first().copied() else { return false };
         if self.room() == FreeRoom::None {
@@ -212,7 +213,8 @@ impl Committer {
     }
 }
 
-/// Plans the removal of rows of a journal that its head does not name, or all of them where there is no task; whether these are the last.
+/// Plans the removal of rows of a journal that its head does not name, or all of them where there is no task; whether
+/// these are the last.
 fn sweep(tree: &::sled::Tree, shared: &StoreInner, key: &TaskKey, plan: &mut Plan) -> Result<bool, Error> {
     let mut writer = Writer { tree, shared, plan };
     let mut from = key.journal(HEAD);

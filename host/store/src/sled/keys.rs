@@ -1,8 +1,8 @@
 //! The keys of the one tree.
 //!
-//! Owns the byte layout: a kind, then tenant and requestor wherever a key belongs to one, so that a foreign id is not refused but
-//! absent. Must not know what is stored under a key. Invariant: kinds are never used again, and numbers are big-endian, so that
-//! byte order is the order of the index.
+//! Owns the byte layout: a kind, then tenant and requestor wherever a key belongs to one, so that a foreign id is not
+//! refused but absent. Must not know what is stored under a key. Invariant: kinds are never used again, and numbers are
+//! big-endian, so that byte order is the order of the index.
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};

@@ -1,11 +1,12 @@
 //! The sync behind sled's writes.
 //!
-//! Owns `sync_file_range` as every process of this program sees it. sled calls it after each write to its log and takes the bytes for
-//! durable then: it acknowledges flushes, and it reuses segments whose rows it has moved. sync_file_range(2) promises no such thing: a
-//! disk has what was overwritten in place, and not what was appended until the file system writes out the file's new length. After a
-//! power cut the new place of a row would be missing, and its old place would hold something else. sled has no option for it, so the
-//! call means `fdatasync` here. Must not be called by this crate. Invariant: what sled takes for stable is on the disk, so it
-//! overwrites only what nobody needs any more.
+//! Owns `sync_file_range` as every process of this program sees it. sled calls it after each write to its log and takes
+//! the bytes for durable then: it acknowledges flushes, and it reuses segments whose rows it has moved.
+//! sync_file_range(2) promises no such thing: a disk has what was overwritten in place, and not what was appended until
+//! the file system writes out the file's new length. After a power cut the new place of a row would be missing, and its
+//! old place would hold something else. sled has no option for it, so the call means `fdatasync` here. Must not be
+//! called by this crate. Invariant: what sled takes for stable is on the disk, so it overwrites only what nobody needs
+//! any more.
 
 use std::ffi::{c_int, c_uint};
 use std::fs::File;
@@ -22,7 +23,8 @@ type SyncFileRange = unsafe extern "C" fn(c_int, i64, i64, c_uint) -> c_int;
 extern "C" fn sync_file_range(file: c_int, _offset: i64, _bytes: i64, _flags: c_uint) -> c_int {
     #[cfg(test)]
     tests::CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    // SAFETY: the call takes a number and no memory; an unknown one is an error. The C library's own sets `errno`, which sled reads.
+    // SAFETY: the call takes a number and no memory; an unknown one is an error. The C library's own sets `errno`,
+    // which sled reads.
     unsafe { libc::fdatasync(file) }
 }
 

@@ -1,15 +1,15 @@
 //! Trusting a database that was closed and not touched since.
 //!
-//! Owns the mark of a closed store: a digest over what the file system says of every file of the database, over what the engine reads
-//! when it opens (its configuration, its snapshot, the end of its log) and over the counts that the next run begins with. Must not be
-//! there while the database is open. Invariant: a start that finds the mark right opens what was closed; every other start examines
-//! the database first.
+//! Owns the mark of a closed store: a digest over what the file system says of every file of the database, over what
+//! the engine reads when it opens (its configuration, its snapshot, the end of its log) and over the counts that the
+//! next run begins with. Must not be there while the database is open. Invariant: a start that finds the mark right
+//! opens what was closed; every other start examines the database first.
 //!
 //! The rest of the log is not read: a page in it has a checksum that the engine compares whenever it reads the page.
 //!
-//! The mark lies behind the slots of `state`, and the counts (who has stored how much, which payload files no task names) in the file
-//! `counts`. The mark belongs to one slot, and opening the store writes another one. The mark is removed durably before the engine opens.
-//! What the file system says of a file is its inode, length and times.
+//! The mark lies behind the slots of `state`, and the counts (who has stored how much, which payload files no task
+//! names) in the file `counts`. The mark belongs to one slot, and opening the store writes another one. The mark is
+//! removed durably before the engine opens. What the file system says of a file is its inode, length and times.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -29,7 +29,8 @@ use super::store_counts::{self, StoreCounts};
 /// sled's default, which is never changed here.
 const SEGMENT_BYTES: usize = 512 << 10;
 const SEGMENT_HEADER_BYTES: usize = 20;
-/// The end of the log that is read again at the next start; when it is longer, the engine is made to write a snapshot first.
+/// The end of the log that is read again at the next start; when it is longer, the engine is made to write a snapshot
+/// first.
 const TAIL_BYTES_MAX: usize = 4 << 20;
 const CACHE_BYTES: u64 = 16 << 20;
 
@@ -135,7 +136,8 @@ fn snapshots(layout: &Layout) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The segments of the log that the engine reads when it opens, in their order: from the one on that the newest snapshot ends in.
+/// The segments of the log that the engine reads when it opens, in their order: from the one on that the newest
+/// snapshot ends in.
 fn tail(layout: &Layout) -> io::Result<BTreeMap<i64, u64>> {
     let snapshots = snapshots(layout)?;
     let newest = snapshots.last().and_then(|path| path.file_name()?.to_str()?.strip_prefix(SNAPSHOT_PREFIX));

@@ -93,8 +93,8 @@ fn finish_rebuild(layout: &Layout) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads every row of a database and compares it with what was counted while writing. What reading alone does not show to be sound is
-/// opened as a copy.
+/// Reads every row of a database and compares it with what was counted while writing. What reading alone does not show
+/// to be sound is opened as a copy.
 pub(super) fn examine(layout: &Layout) -> Result<StoreCounts, Error> {
     let DataState::Database(state) = find(layout)? else { return Ok(StoreCounts::default()) };
     salvage::remove_stale(&layout.store);

@@ -1,7 +1,7 @@
 //! What can be asked of the committer.
 //!
-//! Owns the preconditions and the rows of each operation. Must not apply anything: it only adds to a plan. Invariant: an
-//! operation that is refused has added nothing.
+//! Owns the preconditions and the rows of each operation. Must not apply anything: it only adds to a plan. Invariant:
+//! an operation that is refused has added nothing.
 
 use std::sync::Arc;
 
@@ -295,7 +295,8 @@ impl Writer<'_> {
         if let Some((node, _)) = head.lease {
             self.shared.with_leases(|leases| leases.given(NodeId(node)));
         }
-        // A task's keys all contain its id, so none of them is there. Only the row of a removal in this very group may be.
+        // A task's keys all contain its id, so none of them is there. Only the row of a removal in this very group may
+        // be.
         self.plan.group.set_new(key.task(), head.encode()?);
         for (row, value) in head.index_rows(key)? {
             self.plan.group.set_new(row, value);

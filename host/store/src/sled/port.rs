@@ -1,7 +1,8 @@
 //! What the port asks for, in terms of the engine.
 //!
-//! Owns the translation of each method into reads of the view and operations for the committer. Must not write by itself.
-//! Invariant: whatever takes time (encoding, payload files) is done here, so that the committer only compares and applies.
+//! Owns the translation of each method into reads of the view and operations for the committer. Must not write by
+//! itself. Invariant: whatever takes time (encoding, payload files) is done here, so that the committer only compares
+//! and applies.
 
 use std::sync::Arc;
 

@@ -1,8 +1,10 @@
 //! Examining a database where a panic does no harm.
 //!
-//! Owns the child process that reads the database first, and opens a copy of it where that leaves a [doubt](super::reading): bytes that were
-//! flipped on disk make sled panic, and a panic in the host would be a crash without a message. Must not outlive the host that started it, nor call a database damaged that it was kept
-//! from reading. Invariant: the host opens only what a probe has read to the end, or what [`mark`](super::mark) says it left itself.
+//! Owns the child process that reads the database first, and opens a copy of it where that leaves a
+//! [doubt](super::reading): bytes that were flipped on disk make sled panic, and a panic in the host would be a crash
+//! without a message. Must not outlive the host that started it, nor call a database damaged that it was kept from
+//! reading. Invariant: the host opens only what a probe has read to the end, or what [`mark`](super::mark) says it left
+//! itself.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -39,8 +41,8 @@ pub enum ProbeMode {
     InProcess,
 }
 
-/// What a probe prints about a sound database, with what it has counted behind it: a program that does not know its argument prints
-/// something else.
+/// What a probe prints about a sound database, with what it has counted behind it: a program that does not know its
+/// argument prints something else.
 const SOUND: &str = "the database is sound: ";
 /// The exit codes of a probe that came to an answer.
 const EXIT_CORRUPT: u8 = 3;
@@ -55,9 +57,11 @@ pub fn probe_main(data: &Path) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Ends this process when its host does. A probe that went on would keep a processor and a copy of the database to itself.
+/// Ends this process when its host does. A probe that went on would keep a processor and a copy of the database to
+/// itself.
 fn end_with_host() {
-    // Where the kernel does not do it, the end of standard input does, and that of a host that was gone before this line.
+    // Where the kernel does not do it, the end of standard input does, and that of a host that was gone before this
+    // line.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
@@ -178,8 +182,8 @@ fn panicked() -> Error {
     refuse("the database cannot be opened: the engine stopped while reading it")
 }
 
-/// What the end of a probe by a signal says: a crash of the engine is most likely the bytes' doing, every other signal comes from
-/// outside and says nothing about them.
+/// What the end of a probe by a signal says: a crash of the engine is most likely the bytes' doing, every other signal
+/// comes from outside and says nothing about them.
 fn ended_by(signal: i32) -> Error {
     let name = SIGNALS.iter().find(|(known, _)| known.as_raw() == signal).map_or("a signal", |(_, name)| name);
     match Signal::from_named_raw(signal) {

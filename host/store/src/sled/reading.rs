@@ -1,13 +1,13 @@
 //! Reading the engine's files without the engine.
 //!
-//! Owns the examination that opens nothing: it reads the log and the snapshot as sled 0.34 would when it opens them, follows its tree, and
-//! looks at every row. Must not write, and must not call a database damaged: sled alone can say what it makes of such bytes, on a copy.
-//! Invariant: what is found sound here is what sled recovers from the same bytes, to the last row; everything else is a [`Doubt`], also what
-//! sled would get over.
+//! Owns the examination that opens nothing: it reads the log and the snapshot as sled 0.34 would when it opens them,
+//! follows its tree, and looks at every row. Must not write, and must not call a database damaged: sled alone can say
+//! what it makes of such bytes, on a copy. Invariant: what is found sound here is what sled recovers from the same
+//! bytes, to the last row; everything else is a [`Doubt`], also what sled would get over.
 //!
-//! A page is read with the checksum of each of its messages, and where the log says that it lies. Between them, the sum over all rows says
-//! whether a page is an older one. Sled's own writes when it opens (the end of the last segment, segments behind it, a new snapshot) touch
-//! nothing that is read here.
+//! A page is read with the checksum of each of its messages, and where the log says that it lies. Between them, the sum
+//! over all rows says whether a page is an older one. Sled's own writes when it opens (the end of the last segment,
+//! segments behind it, a new snapshot) touch nothing that is read here.
 
 mod bytes;
 mod log;
@@ -74,8 +74,8 @@ fn in_parallel<T: Sync, R: Send>(list: &[T], work: impl Fn(&[T]) -> Result<R, Do
     })
 }
 
-/// Whether a file may become larger by what the engine adds at once. Where it may not, a probe that copies is ended by the signal that would
-/// end the host.
+/// Whether a file may become larger by what the engine adds at once. Where it may not, a probe that copies is ended by
+/// the signal that would end the host.
 fn may_grow(file: &File) -> Result<bool, Doubt> {
     let bytes = file.metadata()?.len() + log::SEGMENT_BYTES as u64;
     Ok(getrlimit(Resource::Fsize).current.is_none_or(|limit| limit >= bytes))

@@ -1,8 +1,9 @@
 //! A new database in the place of the present one.
 //!
-//! Owns the making of a database from an export, and the moment in which folders change places. Must not change a database in
-//! place: the old folder stays beside the new one. Invariant: whenever the process ends, the next opening finds the whole old
-//! store or the whole new one; and what an export holds, a rebuild restores, with all indexes made anew.
+//! Owns the making of a database from an export, and the moment in which folders change places. Must not change a
+//! database in place: the old folder stays beside the new one. Invariant: whenever the process ends, the next opening
+//! finds the whole old store or the whole new one; and what an export holds, a rebuild restores, with all indexes made
+//! anew.
 
 use std::collections::HashSet;
 use std::fs;
@@ -37,13 +38,13 @@ const OLD_STORE: &str = "store.old";
 /// What a rebuild writes at most, as a multiple of what there is: the export, which is text, and the new store.
 const COPIES: u64 = 3;
 
-/// Makes a new database from an export, or (without one) from what is still readable of the present database. The old folder
-/// stays beside the new one, under the name that is returned.
+/// Makes a new database from an export, or (without one) from what is still readable of the present database. The old
+/// folder stays beside the new one, under the name that is returned.
 ///
 /// # Errors
 ///
-/// [`Error::Locked`] when a host runs on the directory; [`Error::Corrupt`] names the line of an export that makes no sense. The
-/// present store is left as it was in both cases.
+/// [`Error::Locked`] when a host runs on the directory; [`Error::Corrupt`] names the line of an export that makes no
+/// sense. The present store is left as it was in both cases.
 pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<Rebuilt, Error> {
     let layout = Layout::new(data);
     // With an export it does not matter what is there.
@@ -57,13 +58,13 @@ pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<Rebuilt, E
     Ok((moved, swap(&layout, &fresh)?))
 }
 
-/// Makes a new database from what is readable of the present one while the store is in use: writers wait until it is done,
-/// readers only while the two change places. When it fails, the old database goes on.
+/// Makes a new database from what is readable of the present one while the store is in use: writers wait until it is
+/// done, readers only while the two change places. When it fails, the old database goes on.
 ///
 /// # Errors
 ///
-/// [`Error::ReadOnly`] when the store cannot write at the moment; [`Error::Engine`] when there is no room for a second copy, or
-/// while a backup is under way.
+/// [`Error::ReadOnly`] when the store cannot write at the moment; [`Error::Engine`] when there is no room for a second
+/// copy, or while a backup is under way.
 pub async fn rebuild_running(store: &SledStore) -> Result<Rebuilt, Error> {
     let guard = Guard::begin(&store.shared.change_capture, &store.files)?;
     store.ask(|reply| Operation::Rebuild { guard, reply }).await
@@ -91,7 +92,8 @@ impl Committer {
             Ok((moved, _)) => tracing::info!(moved.tasks, moved.rows, "the database was made anew"),
             Err(error) => {
                 tracing::error!(%error, "the database was not made anew");
-                // What stays is removed by the next rebuild. Where neither has the name, the new one is what there is to open.
+                // What stays is removed by the next rebuild. Where neither has the name, the new one is what there is
+                // to open.
                 if self.layout.store.exists() {
                     let _ = remove_folder(&fresh.store);
                 }
@@ -111,7 +113,8 @@ impl Committer {
         Ok((moved, made.last, ledger))
     }
 
-    /// Closes the present database, puts the new one in its place and opens that; the present one again when this fails.
+    /// Closes the present database, puts the new one in its place and opens that; the present one again when this
+    /// fails.
     fn change_places(&mut self, fresh: &Layout, last: GroupRow) -> Result<PathBuf, Error> {
         database::wait_until_closed(fresh)?;
         let DataState::Database(state) = database::find(fresh)? else { return Err(closed()) };
@@ -147,8 +150,8 @@ pub fn is_there(data: &Path) -> bool {
     layout.store.exists() || layout.rebuilt().exists()
 }
 
-/// Removes every store that a rebuild has left beside the present one and returns their number. To be called by who holds the
-/// data directory.
+/// Removes every store that a rebuild has left beside the present one and returns their number. To be called by who
+/// holds the data directory.
 pub fn remove_old_stores(data: &Path) -> Result<u64, Error> {
     let cannot = |error: std::io::Error| io_error("list", data, &error);
     let mut removed = 0;

@@ -1,8 +1,8 @@
 //! Reading a damaged database as far as it can be read.
 //!
-//! Owns the copies on which doubtful databases are opened (sled overwrites what lies behind a damaged place in its log while it
-//! opens) and the reading around damaged pages. Must not share a copy with another process, not even one that outlived the host that
-//! started it. Invariant: whatever is tried, the files that the operator has stay as they are.
+//! Owns the copies on which doubtful databases are opened (sled overwrites what lies behind a damaged place in its log
+//! while it opens) and the reading around damaged pages. Must not share a copy with another process, not even one that
+//! outlived the host that started it. Invariant: whatever is tried, the files that the operator has stay as they are.
 
 use std::fs::{self, File};
 use std::ops::Bound;
@@ -17,8 +17,8 @@ use super::shortage::{panic_text, shortage};
 use super::space::statvfs;
 use super::state;
 
-/// Bytes of a database that is copied to be examined; a larger one is examined where it lies, since copying it at every start would
-/// take longer than it is worth.
+/// Bytes of a database that is copied to be examined; a larger one is examined where it lies, since copying it at every
+/// start would take longer than it is worth.
 const COPY_BYTES_MAX: u64 = 2 << 30;
 /// What has to stay free beside a copy.
 const FREE_BYTES_MIN: u64 = 64 << 20;
@@ -73,7 +73,8 @@ pub(super) fn guarded<R>(act: impl FnOnce() -> Result<R, Error>) -> Result<R, Er
 struct Scratch {
     folder: PathBuf,
     layout: Layout,
-    /// Held as long as a process works on the copy: a folder whose lock is free was left behind by a process that was killed.
+    /// Held as long as a process works on the copy: a folder whose lock is free was left behind by a process that was
+    /// killed.
     _lock: File,
 }
 
@@ -147,7 +148,8 @@ fn copy_folder(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> std::io
 /// What is done with each key and value.
 pub(super) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Error> + 'a;
 
-/// Walks over every row that can be read, in no particular order, and returns the number of places where something cannot.
+/// Walks over every row that can be read, in no particular order, and returns the number of places where something
+/// cannot.
 pub(super) fn each_readable(tree: &::sled::Tree, act: &mut RowVisitor<'_>) -> Result<u64, Error> {
     Walk { tree, act, gaps: 0 }.stretch(Bound::Unbounded, Bound::Unbounded, SEARCH_DEPTH)
 }

@@ -1,8 +1,8 @@
 //! The keys that tenants' data is sealed with, in this engine.
 //!
-//! Owns one key for each tenant: drawn at random, kept as a row that only a key of the operator's opens, so that the operator's key
-//! can change without a record being written again, and a tenant's data is lost for good once its row is. Must not know what is
-//! sealed. Invariant: nothing is sealed with a key whose row is not on disk.
+//! Owns one key for each tenant: drawn at random, kept as a row that only a key of the operator's opens, so that the
+//! operator's key can change without a record being written again, and a tenant's data is lost for good once its row
+//! is. Must not know what is sealed. Invariant: nothing is sealed with a key whose row is not on disk.
 
 use super::super::tenant_keys::{TenantKeys, lost};
 use super::super::{Error, RowKind};

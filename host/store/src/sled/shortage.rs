@@ -1,7 +1,7 @@
 //! What the machine did not give the engine, told from what the engine said.
 //!
-//! sled panics where the system refuses it a thread, memory or a file, as it does at damaged bytes. Must not take damage for a shortage.
-//! Invariant: what is known here is nothing that bytes of a database can bring about.
+//! sled panics where the system refuses it a thread, memory or a file, as it does at damaged bytes. Must not take
+//! damage for a shortage. Invariant: what is known here is nothing that bytes of a database can bring about.
 
 use std::any::Any;
 

@@ -1,8 +1,8 @@
 //! Room on the disk.
 //!
-//! Owns the decision whether there is room for another group, and the ballast: a file that is given up for opening the database on a
-//! full disk, at a start or after a failed write. Must not know what is written. Invariant: a full disk is noticed before a write,
-//! because sled never recovers from a failed one.
+//! Owns the decision whether there is room for another group, and the ballast: a file that is given up for opening the
+//! database on a full disk, at a start or after a failed write. Must not know what is written. Invariant: a full disk
+//! is noticed before a write, because sled never recovers from a failed one.
 
 use std::fs::{self, File};
 use std::io;
@@ -37,8 +37,8 @@ pub(super) struct DiskSpace {
     free: FreeSpace,
     free_bytes_min: u64,
     ballast_bytes: u64,
-    /// Whether there was too little at the last look: then a little more than the minimum is asked for, so that the answer
-    /// does not swing back and forth.
+    /// Whether there was too little at the last look: then a little more than the minimum is asked for, so that the
+    /// answer does not swing back and forth.
     short: bool,
 }
 
@@ -73,7 +73,8 @@ impl DiskSpace {
         )
     }
 
-    /// Gives the ballast up if without that there may be too little room for opening the database: the engine writes when it opens.
+    /// Gives the ballast up if without that there may be too little room for opening the database: the engine writes
+    /// when it opens.
     pub(super) fn make_room_to_open(&self) -> bool {
         let given_up = self.free() < self.ballast_bytes && self.ballast().exists();
         if given_up {
@@ -83,8 +84,8 @@ impl DiskSpace {
         given_up
     }
 
-    /// Puts the ballast (back) in place, or as much of it as there is room for. Best effort: without it there is only the minimum of
-    /// free space.
+    /// Puts the ballast (back) in place, or as much of it as there is room for. Best effort: without it there is only
+    /// the minimum of free space.
     pub(super) fn put_ballast(&self) {
         let path = self.ballast();
         let there = fs::metadata(&path).map_or(0, |facts| facts.len());

@@ -1,9 +1,10 @@
 //! The small synced file beside the database that says how far the database had come.
 //!
-//! Owns the file `state`: database id, number of a group that was durable, whether the store was closed properly, and the mark of a
-//! closed store (what it says is the business of `mark`). Must not read the database. Invariant: what the file says is never ahead of
-//! what is durable, and at most a second behind it, so a database that is older than the file has lost acknowledged writes; and a mark
-//! belongs to the newest slot, so whatever writes a slot leaves no mark that counts.
+//! Owns the file `state`: database id, number of a group that was durable, whether the store was closed properly, and
+//! the mark of a closed store (what it says is the business of `mark`). Must not read the database. Invariant: what the
+//! file says is never ahead of what is durable, and at most a second behind it, so a database that is older than the
+//! file has lost acknowledged writes; and a mark belongs to the newest slot, so whatever writes a slot leaves no mark
+//! that counts.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -1,8 +1,8 @@
 //! What a store counts: who has stored how much, and which payload files no task names.
 //!
-//! Owns the counting over the heads of tasks, and the bytes in which the counts travel from the probe to the host and from one run to
-//! the next. Must not open a database. Invariant: counts are bound to the group that they were taken at, so counts of another state
-//! of the database are never used.
+//! Owns the counting over the heads of tasks, and the bytes in which the counts travel from the probe to the host and
+//! from one run to the next. Must not open a database. Invariant: counts are bound to the group that they were taken
+//! at, so counts of another state of the database are never used.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Reading, from any thread.
 //!
-//! Owns the rule that readers see durable state only: the tree, with the group that is on its way to disk taken off again. Must
-//! not write. Invariant: what a reader was told is still true after a crash.
+//! Owns the rule that readers see durable state only: the tree, with the group that is on its way to disk taken off
+//! again. Must not write. Invariant: what a reader was told is still true after a crash.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ type Row = (::sled::IVec, ::sled::IVec);
 #[derive(Default)]
 pub(super) struct View {
     tree: ArcSwapOption<::sled::Tree>,
-    /// The group that is applied but not yet durable. After a failed write it stays here until the engine was opened again.
+    /// The group that is applied but not yet durable. After a failed write it stays here until the engine was opened
+    /// again.
     pending: ArcSwapOption<Group>,
     generations: Generations,
     /// Whether the tree is coming back.
@@ -185,7 +186,8 @@ impl View {
         part: Part,
         location: impl Fn(RecordHeader) -> Option<PayloadLocation>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        // Record chunks change and everything goes with its task, in between two reads: then the head has changed as well.
+        // Record chunks change and everything goes with its task, in between two reads: then the head has changed as
+        // well.
         for _ in 0..ATTEMPTS {
             let Some(location) = self.head(key)?.and_then(&location) else { return Ok(None) };
             if let Some(bytes) = self.read_place(files, key, part, location)? {

@@ -1,7 +1,8 @@
 //! The operator's keys, and bytes that only their holder can read.
 //!
-//! Owns where keys come from (a file of the operator's, or a variable) and the form of sealed bytes. Must not know what is sealed,
-//! or keep it. Invariant: what was sealed in one context opens in no other one, and a key is in no message and no log.
+//! Owns where keys come from (a file of the operator's, or a variable) and the form of sealed bytes. Must not know what
+//! is sealed, or keep it. Invariant: what was sealed in one context opens in no other one, and a key is in no message
+//! and no log.
 
 mod keys;
 #[cfg(test)]

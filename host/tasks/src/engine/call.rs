@@ -1,6 +1,7 @@
 //! How plain calls begin, and what every call is told about itself.
 //!
-//! Invariant: a call begins with a permit, in the order in which its requestor asked, or is refused by the limit that is full.
+//! Invariant: a call begins with a permit, in the order in which its requestor asked, or is refused by the limit that
+//! is full.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,8 @@ use bulkhead_domain::task::{CallId, TaskId};
 use bulkhead_limits::Full;
 
 impl Tasks {
-    /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
+    /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is
+    /// returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let tool = &request.tool;
         let audit = RefusalAudit::new(&self.inner.audit.log, requestor, &tool.tool.name, Some(&tool.plugin));

@@ -20,7 +20,8 @@ use bulkhead_domain::task::{HELD, Task, TaskId, TaskOutput};
 use bulkhead_store::journal::{Append, TaskRef};
 use bulkhead_store::{self as store, Change, Ownership};
 
-/// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
+/// Writers of one record that may get in each other's way before something is wrong: every retry means that another one
+/// won.
 const CONFLICTS_MAX: u32 = 1_000;
 
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
@@ -131,8 +132,8 @@ impl Tasks {
         self.change(requestor, id, Event::Fail { message }).await
     }
 
-    /// Stops a task until it is released, also one that is paused. `message` is shown as the status. It is not refused for want of a place
-    /// among the paused tasks: those are the requestor's to fill.
+    /// Stops a task until it is released, also one that is paused. `message` is shown as the status. It is not refused
+    /// for want of a place among the paused tasks: those are the requestor's to fill.
     pub async fn hold(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Arc<Task>, Error> {
         let slot = self.inner.admission.keep(requestor, IdleState::Paused);
         let task = self.change(requestor, id, Event::Hold { message }).await?;
@@ -191,8 +192,9 @@ impl Tasks {
 }
 
 impl EngineContext {
-    /// Changes a task that this host holds: reads, steps, commits, until no other change was faster; then tells the run and the watchers.
-    /// The record that a run holds, if something drives it, is as good as a read: a commit refuses what is not the newest.
+    /// Changes a task that this host holds: reads, steps, commits, until no other change was faster; then tells the run
+    /// and the watchers. The record that a run holds, if something drives it, is as good as a read: a commit refuses
+    /// what is not the newest.
     pub(crate) async fn apply(
         &self,
         requestor: &Requestor,
@@ -204,8 +206,8 @@ impl EngineContext {
         self.apply_beside(TaskRef { requestor: *requestor, id }, step, &|_, _| None).await
     }
 
-    /// The same for any author, with what goes to the journal of the task's call in the same step: asked for each try, and told what
-    /// the record is and will be.
+    /// The same for any author, with what goes to the journal of the task's call in the same step: asked for each try,
+    /// and told what the record is and will be.
     pub(crate) async fn apply_beside(
         &self,
         TaskRef { requestor, id }: TaskRef,

@@ -1,8 +1,8 @@
 //! The journal of a stored task, replayed for an operator: whether its call would do again what it did.
 //!
-//! Owns that one run. Must not change anything: not the record, not the journal, nor what a run of the task has or its plugin is held to.
-//! Invariants: a check reaches nothing outside its sandbox, whatever its tool does; it costs what a replay may cost, in the turn of the task's
-//! tenant; and there is one at a time.
+//! Owns that one run. Must not change anything: not the record, not the journal, nor what a run of the task has or its
+//! plugin is held to. Invariants: a check reaches nothing outside its sandbox, whatever its tool does; it costs what a
+//! replay may cost, in the turn of the task's tenant; and there is one at a time.
 
 use crate::engine::Tasks;
 use crate::engine::run::drive::{facts, recall};

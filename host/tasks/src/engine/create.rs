@@ -1,11 +1,11 @@
 //! How tasks come to be.
 //!
-//! Invariant: a record and its place among the stored tasks are one atomic write, and nobody hears of a task before that write is
-//! durable.
+//! Invariant: a record and its place among the stored tasks are one atomic write, and nobody hears of a task before
+//! that write is durable.
 //!
-//! A task reserves its share of the stored bytes at admission, not the largest possible output: with the largest one, the defaults for
-//! queued and stored tasks would contradict each other. An output beyond the reservation is stored and blocks new tasks until there is
-//! room.
+//! A task reserves its share of the stored bytes at admission, not the largest possible output: with the largest one,
+//! the defaults for queued and stored tasks would contradict each other. An output beyond the reservation is stored and
+//! blocks new tasks until there is room.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ use bulkhead_domain::task::{Active, Origin, Phase, PluginVersion, Retention, Tas
 use bulkhead_domain::timeline::Timeline;
 use bulkhead_store::{self as store, Creation, Store, StoredCaps};
 
-/// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.
+/// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never
+/// be answered.
 const KEEP_ALIVE_MS_MIN: u64 = 1_000;
 
 /// What became of a request for a task that is to be made once.
@@ -65,8 +66,8 @@ struct NewRecord<'a> {
     output: Option<Arc<TaskOutput>>,
 }
 
-/// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
-/// all the same; nobody would ever run it, so it has to go.
+/// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have
+/// been written all the same; nobody would ever run it, so it has to go.
 struct UnacknowledgedCreate<'a> {
     store: &'a Arc<dyn Store>,
     requestor: Requestor,
@@ -102,7 +103,8 @@ impl Tasks {
         created.inspect_err(|error| self.refused(requestor, audit, count, error))
     }
 
-    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
+    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made
+    /// of.
     pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
         let audit = request.job.refusal_audit(&self.inner.audit.log, requestor);
         let count = RefusalCount::new(request.job.activity());
@@ -285,7 +287,8 @@ impl EngineContext {
         let mut unacknowledged =
             UnacknowledgedCreate { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
         let created = self.store.create(creation).await;
-        // All others say that nothing was written: nothing is to be taken back of what was refused while the store was away.
+        // All others say that nothing was written: nothing is to be taken back of what was refused while the store was
+        // away.
         if !matches!(created, Err(store::Error::Engine(_) | store::Error::InDoubt)) {
             unacknowledged.id = None;
         }
@@ -306,9 +309,9 @@ impl EngineContext {
         }
     }
 
-    /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken, so that
-    /// the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored all the same and
-    /// blocks new tasks until there is room.
+    /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken,
+    /// so that the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored
+    /// all the same and blocks new tasks until there is room.
     fn reserved_bytes(&self, requestor: &Requestor, result_bytes: u64) -> u64 {
         let limits = self.admission.limits(requestor);
         let tasks = u64::from(limits.tasks_running_per_requestor)

@@ -1,7 +1,7 @@
 //! What ends: new work is refused, versions and tenants are stopped, and the host goes down.
 //!
-//! Invariant: what has begun goes on, whatever the limits become; only an erased tenant's work and that of a withdrawn version are
-//! stopped.
+//! Invariant: what has begun goes on, whatever the limits become; only an erased tenant's work and that of a withdrawn
+//! version are stopped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl Tasks {
         left
     }
 
-    /// How many tasks that are not over belong to each version: those that run, wait, are paused or stand in the queue, and those of an
-    /// earlier host that are still to be taken over; and those of every host that shares the store.
+    /// How many tasks that are not over belong to each version: those that run, wait, are paused or stand in the queue,
+    /// and those of an earlier host that are still to be taken over; and those of every host that shares the store.
     ///
     /// # Errors
     ///
@@ -132,7 +132,8 @@ impl Tasks {
         self.inner.shares.with_activity(|activity| activity.forget(tenant));
     }
 
-    /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer, is paused or dormant does not.
+    /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer, is paused or
+    /// dormant does not.
     pub(crate) fn works(&self) -> bool {
         let inner = &self.inner;
         let works = |task: &Arc<Task>| task.phase == Phase::Active(Active::Running) && task.lease.is_some();
@@ -150,8 +151,9 @@ impl Tasks {
         let _ = tokio::time::timeout(grace, over).await;
     }
 
-    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted, or as dormant where a journal
-    /// brings it back, and closes the store. Queued tasks stay queued for the next start, and dormant ones dormant.
+    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted, or as
+    /// dormant where a journal brings it back, and closes the store. Queued tasks stay queued for the next start, and
+    /// dormant ones dormant.
     pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
         let inner = &self.inner;
         inner.admission.residents.drain();

@@ -1,4 +1,5 @@
-//! What the engine does by itself: expire on time, keep leases, wake sleepers, go on with a takeover, and drain at the end.
+//! What the engine does by itself: expire on time, keep leases, wake sleepers, go on with a takeover, and drain at the
+//! end.
 
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ const SWEEP_ROWS_MAX: Duration = Duration::from_millis(500);
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
 impl EngineContext {
-    /// A task's expiry became known. The sweeper is woken only for what cannot wait for its next look: waking it for every
-    /// creation would make it walk the index thousands of times a second.
+    /// A task's expiry became known. The sweeper is woken only for what cannot wait for its next look: waking it for
+    /// every creation would make it walk the index thousands of times a second.
     pub(crate) fn may_expire(&self, task: &Task) {
         let next_look = self.clock.now().saturating_add(SWEEP_MS_MAX);
         if task.expires_at().is_some_and(|at| at < next_look) {
@@ -35,8 +36,8 @@ impl EngineContext {
 }
 
 impl Tasks {
-    /// Expires tasks, keeps leases alive, takes over what the store did not let it before, forgets idle requestors and writes what tenants
-    /// used, until dropped.
+    /// Expires tasks, keeps leases alive, takes over what the store did not let it before, forgets idle requestors and
+    /// writes what tenants used, until dropped.
     pub async fn run_maintenance(&self) {
         // A task of its own: another host takes over what a host holds that is late, and a sweep may take long.
         let mut heartbeat = JoinSet::new();

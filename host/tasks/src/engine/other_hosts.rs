@@ -1,7 +1,9 @@
-//! Hosts that share the store: what they change of this host's tasks, what they leave, and what becomes of this one when it was late.
+//! Hosts that share the store: what they change of this host's tasks, what they leave, and what becomes of this one
+//! when it was late.
 //!
-//! Owns the loops that look. Must not take what another host tells for the truth: it reads the record. Invariants: a host that was declared
-//! dead goes on with nothing of before; and what runs elsewhere is told here within a second of its commit.
+//! Owns the loops that look. Must not take what another host tells for the truth: it reads the record. Invariants: a
+//! host that was declared dead goes on with nothing of before; and what runs elsewhere is told here within a second of
+//! its commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +103,8 @@ impl Tasks {
         }
     }
 
-    /// Ends everything that this host held, once it is none of those that share the store, and begins anew under another name.
+    /// Ends everything that this host held, once it is none of those that share the store, and begins anew under
+    /// another name.
     async fn rejoin_when_lost(&self) {
         let inner = &self.inner;
         loop {
@@ -219,7 +222,8 @@ impl Tasks {
 }
 
 impl EngineContext {
-    /// Whether a task that this host has claimed can run here. Where hosts share a store, another one may have the component.
+    /// Whether a task that this host has claimed can run here. Where hosts share a store, another one may have the
+    /// component.
     pub(crate) async fn runs_here(&self, task: &Task) -> bool {
         match task.work.tool() {
             Some(name) => self.executor.tool(&task.plugin, name).await.is_some(),
@@ -233,7 +237,8 @@ impl EngineContext {
         let version = &task.plugin.name;
         tracing::warn!(task.id = %task.id, plugin.name = version, "a task waits for a host that has the component of its plugin");
         let mut left = Task { lease: None, ..task.clone() };
-        // The start of its run takes that back. What a journal brings back, or is paused, goes on with the words that it has.
+        // The start of its run takes that back. What a journal brings back, or is paused, goes on with the words that
+        // it has.
         if left.phase == Phase::Active(Active::Queued) {
             left.status_message = Some(format!("queued; waits for a host that has the component of {version}"));
         }

@@ -1,7 +1,7 @@
 //! What requestors read of their tasks.
 //!
-//! Must not change anything. Invariant: an absent, expired or foreign task reads the same, and a running task shows what
-//! its run last reported.
+//! Must not change anything. Invariant: an absent, expired or foreign task reads the same, and a running task shows
+//! what its run last reported.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use bulkhead_domain::task::{Outcome, Phase, Task, TaskId, TaskOutput, Work};
 use bulkhead_store::ListPosition;
 
 impl Tasks {
-    /// What a task was made of: the arguments of a call as they arrived, of anything else what [`Job::request`](crate::Job::request) said.
+    /// What a task was made of: the arguments of a call as they arrived, of anything else what
+    /// [`Job::request`](crate::Job::request) said.
     pub async fn request_of(&self, task: &Task) -> Result<Json, Error> {
         self.inner.may_look(&task.requestor)?;
         let stored = self.inner.store.arguments(&task.requestor, task.id).await;
@@ -31,8 +32,8 @@ impl Tasks {
         self.find(requestor, Some(id), None::<fn() -> String>).await
     }
 
-    /// The task that its requestor created under this alias, if there is one. For callers that create the task otherwise, so finding
-    /// none does not count as a failed look-up.
+    /// The task that its requestor created under this alias, if there is one. For callers that create the task
+    /// otherwise, so finding none does not count as a failed look-up.
     pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Option<Arc<Task>>, Error> {
         let task = self.inner.look(requestor, self.inner.behind(requestor, alias).await?).await?;
         Ok(task.map(|task| Arc::new(self.inner.with_live_status(task))))
@@ -80,8 +81,8 @@ impl Tasks {
         }
     }
 
-    /// The same for a client that found the task before and is told of its changes: it polls nothing, and the audit log knows that it
-    /// looks. A result is noted all the same.
+    /// The same for a client that found the task before and is told of its changes: it polls nothing, and the audit log
+    /// knows that it looks. A result is noted all the same.
     pub async fn follow_with_output(
         &self,
         requestor: &Requestor,

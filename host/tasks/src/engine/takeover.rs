@@ -2,8 +2,9 @@
 //!
 //! Owns what of that is still to be done. Must not decide whether a call can be brought back:
 //! [`crate::engine::run::resuming`] does. Invariants: no task is claimed twice, because each claim begins after the one
-//! before it; a task that is dormant costs its start no write, and nothing is made for it but its [`Run`](crate::parts::run_state::Run);
-//! and a store that takes no writes keeps no host from its start, and no task from going on later.
+//! before it; a task that is dormant costs its start no write, and nothing is made for it but its
+//! [`Run`](crate::parts::run_state::Run); and a store that takes no writes keeps no host from its start, and no task
+//! from going on later.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,9 +84,9 @@ fn takes_nothing(error: &store::Error) -> bool {
 }
 
 impl Tasks {
-    /// Takes over what no living host runs: queued tasks keep their place, interrupted ones go on where they were, fail honestly or run
-    /// again where operator and tool allow it. To be called once, before the first request. What a store leaves over that takes no writes
-    /// at the moment is done by [`Self::run_maintenance`].
+    /// Takes over what no living host runs: queued tasks keep their place, interrupted ones go on where they were, fail
+    /// honestly or run again where operator and tool allow it. To be called once, before the first request. What a
+    /// store leaves over that takes no writes at the moment is done by [`Self::run_maintenance`].
     ///
     /// # Errors
     ///
@@ -167,7 +168,8 @@ impl Tasks {
         Ok(recovered)
     }
 
-    /// Claims the next tasks: where hosts share the store, as many as leave some to the others, and none that cannot run here.
+    /// Claims the next tasks: where hosts share the store, as many as leave some to the others, and none that cannot
+    /// run here.
     async fn claim_batch(&self, after: Option<(Requestor, TaskId)>) -> Result<ClaimedTasks, store::Error> {
         let inner = &self.inner;
         if !inner.store.is_shared() {
@@ -198,8 +200,8 @@ impl Tasks {
         takes_more
     }
 
-    /// Brings the record up to what became of its run. One that is dormant already is left as it is, if it is not to be held. `None`: it
-    /// is over, or another host's.
+    /// Brings the record up to what became of its run. One that is dormant already is left as it is, if it is not to be
+    /// held. `None`: it is over, or another host's.
     async fn settle(&self, task: Task, holds_all: bool) -> Result<Option<SettledTask>, RefusedTask> {
         let inner = &self.inner;
         let task = Arc::new(task);

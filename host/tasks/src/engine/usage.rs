@@ -1,6 +1,7 @@
 //! What the engine is used for, and the limits and shares of its use.
 //!
-//! Owns what operators see and change of that while it runs. Invariant: what has begun goes on, whatever the limits become.
+//! Owns what operators see and change of that while it runs. Invariant: what has begun goes on, whatever the limits
+//! become.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +61,8 @@ impl Tasks {
         self.inner.admission.dispatch_waiting();
     }
 
-    /// Divides the guests' threads by these weights from now on, also between calls that run; a tenant that is not named has 1.
+    /// Divides the guests' threads by these weights from now on, also between calls that run; a tenant that is not
+    /// named has 1.
     pub fn set_cpu_weights(&self, weights: HashMap<TenantId, u32>) {
         self.inner.shares.set_weights(weights);
     }

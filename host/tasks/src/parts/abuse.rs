@@ -1,8 +1,8 @@
 //! Detects requestors that look for tasks they do not have, or poll far too often, and blocks them for a while.
 //!
-//! Owns the counts, in bounded memory. Must not see what was looked for: a blocked requestor is refused before the look-up, so the refusal
-//! is the same whatever the id. Invariant: each kind of behaviour is said once a minute for each requestor, in the host's log and in the
-//! audit log, however often it happens.
+//! Owns the counts, in bounded memory. Must not see what was looked for: a blocked requestor is refused before the
+//! look-up, so the refusal is the same whatever the id. Invariant: each kind of behaviour is said once a minute for
+//! each requestor, in the host's log and in the audit log, however often it happens.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! What calls cost by tenant, plugin, tool or requestor, for an operator who looks.
 //!
-//! Owns the counts of requestors; those of tools are kept with the tools. Must not count calls: the sandbox does, with the handles that are
-//! found here when a call begins. Invariants: what has a count of its own is bounded over all tenants and for each, so that no tenant
-//! takes the place of the others; what finds no place counts among the others of its tenant, so that the sums are right; a requestor
-//! that has not called for a while has no count, and an erased tenant has none.
+//! Owns the counts of requestors; those of tools are kept with the tools. Must not count calls: the sandbox does, with
+//! the handles that are found here when a call begins. Invariants: what has a count of its own is bounded over all
+//! tenants and for each, so that no tenant takes the place of the others; what finds no place counts among the others
+//! of its tenant, so that the sums are right; a requestor that has not called for a while has no count, and an erased
+//! tenant has none.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

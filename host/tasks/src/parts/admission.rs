@@ -1,14 +1,14 @@
 //! Who may run: permits for calls, fair between tenants and requestors, first come first served within one requestor.
 //!
-//! Owns the counts of running calls (plain ones and tasks together), of queued, waiting and paused tasks, and of calls that rest. Must
-//! not know what a call does. Invariant: a [`Permit`] is a running call; the counts of a tenant, of a requestor and of the host are below their limits at every
-//! moment, however many requestors a tenant makes; and a released permit goes to the waiter that has waited longest among those
-//! whose limits still have room.
+//! Owns the counts of running calls (plain ones and tasks together), of queued, waiting and paused tasks, and of calls
+//! that rest. Must not know what a call does. Invariant: a [`Permit`] is a running call; the counts of a tenant, of a
+//! requestor and of the host are below their limits at every moment, however many requestors a tenant makes; and a
+//! released permit goes to the waiter that has waited longest among those whose limits still have room.
 //!
-//! What may wait and what must not: a task waits in its requestor's queue for as long as its TTL; a plain call waits for
-//! `call_queue_ms_max`, because a client is holding a connection open for it; a call that already holds an instance (it slept or
-//! asked) goes before new ones of the same requestor, because its memory is taken anyway.
-//! Plain calls do not stand behind the same requestor's queued tasks, and neither do those that run and would be tasks.
+//! What may wait and what must not: a task waits in its requestor's queue for as long as its TTL; a plain call waits
+//! for `call_queue_ms_max`, because a client is holding a connection open for it; a call that already holds an instance
+//! (it slept or asked) goes before new ones of the same requestor, because its memory is taken anyway. Plain calls do
+//! not stand behind the same requestor's queued tasks, and neither do those that run and would be tasks.
 
 mod queue_entry;
 
@@ -81,8 +81,8 @@ pub(crate) struct Admission {
     limits: LiveLimits,
     /// Hands permits to tasks that wait without a future of their own.
     hand_permit: OnceLock<HandPermit>,
-    /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the instances
-    /// that running calls have a permit for.
+    /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the
+    /// instances that running calls have a permit for.
     resting_max: u32,
     state: Mutex<State>,
     metrics: Arc<OnceLock<TaskMetrics>>,
@@ -147,8 +147,8 @@ pub struct InUse {
     pub resting_max: u32,
 }
 
-/// Served in this order: calls that go on, plain calls (a client holds a connection open for each), those that would be tasks, tasks that
-/// have left memory, new tasks.
+/// Served in this order: calls that go on, plain calls (a client holds a connection open for each), those that would be
+/// tasks, tasks that have left memory, new tasks.
 type Queues = [VecDeque<Waiter>; 5];
 
 #[derive(Debug)]

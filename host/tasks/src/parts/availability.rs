@@ -1,6 +1,7 @@
 //! What may begin: neither while the host drains, nor for a tenant that is erased, nor beyond the rate of new tasks.
 //!
-//! Owns these switches and the count of the calls that a client waits for. Must not count what runs: that is admission's.
+//! Owns these switches and the count of the calls that a client waits for. Must not count what runs: that is
+//! admission's.
 
 use std::collections::HashSet;
 use std::sync::Arc;

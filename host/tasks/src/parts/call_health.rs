@@ -1,7 +1,7 @@
 //! What the engine asks and reports about the plugins that it calls.
 //!
-//! Owns the port alone. Must not judge: which plugin version may be called, and what follows from the ends of its calls, is decided by
-//! the implementation that the engine gets when it is made.
+//! Owns the port alone. Must not judge: which plugin version may be called, and what follows from the ends of its
+//! calls, is decided by the implementation that the engine gets when it is made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_limits::tenant_usage::TenantUsage;
 
-/// The keeper of the health of plugin versions. The engine calls it on every call of a plugin, so it neither waits nor blocks.
+/// The keeper of the health of plugin versions. The engine calls it on every call of a plugin, so it neither waits nor
+/// blocks.
 pub trait CallHealth: Send + Sync + 'static {
     /// Whether a call may begin; otherwise after how many milliseconds it may be tried again.
     fn admit(&self, requestor: &Requestor, version: &PluginVersion, now: UnixMs) -> Result<(), u64>;
@@ -66,8 +67,8 @@ impl HealthReporter {
         tool.journal.is_some() && self.health.may_keep_journal(&tool.plugin)
     }
 
-    /// Reports a task that could not be brought back by the version of the host that began it: its call did something else than its journal
-    /// says.
+    /// Reports a task that could not be brought back by the version of the host that began it: its call did something
+    /// else than its journal says.
     pub(crate) fn report_divergence(&self, version: &PluginVersion) {
         self.health.diverged(version, self.clock.now());
     }

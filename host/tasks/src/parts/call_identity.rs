@@ -32,7 +32,8 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     }
 }
 
-/// Calls whose randomness a thread fetches at once: a visit to the operating system for each was 4 % of what an echo costs the kernel.
+/// Calls whose randomness a thread fetches at once: a visit to the operating system for each was 4 % of what an echo
+/// costs the kernel.
 const AHEAD: usize = 32;
 
 /// Draws what a call begins with.

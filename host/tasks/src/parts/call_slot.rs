@@ -1,5 +1,5 @@
-//! The place that one call takes up: running (a permit) or resting (waiting or stopped by a pause), never neither. That its task is
-//! paused is counted elsewhere: a pause begins and ends with the record.
+//! The place that one call takes up: running (a permit) or resting (waiting or stopped by a pause), never neither. That
+//! its task is paused is counted elsewhere: a pause begins and ends with the record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,8 +63,9 @@ impl CallSlot {
         self.task = false;
     }
 
-    /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:
-    /// it then takes one of its own requestor's places and nobody else's. A call that rests already only counts as something else.
+    /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its
+    /// permit: it then takes one of its own requestor's places and nobody else's. A call that rests already only counts
+    /// as something else.
     pub(crate) fn rest(&mut self, hold: IdleState) {
         self.watch.before += self.watch.since.take().map_or(Duration::ZERO, |since| since.elapsed());
         let held = match self.permit {
@@ -89,8 +90,8 @@ impl CallSlot {
         self.admission.limits(&self.requestor)
     }
 
-    /// Counts as one that rests in memory and may leave it: at once, if there was no room for it to rest. `is_pinned`: it was to leave, and
-    /// could not.
+    /// Counts as one that rests in memory and may leave it: at once, if there was no room for it to rest. `is_pinned`:
+    /// it was to leave, and could not.
     pub(crate) fn reside(&self, is_pinned: bool) -> ResidentSlot {
         let after = match (is_pinned, &self.permit) {
             (true, _) => Duration::from_millis(self.limits().task_evict_after_ms).max(EVICTION_RETRY),

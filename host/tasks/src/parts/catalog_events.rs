@@ -1,13 +1,13 @@
 //! What plugins report about their lists and resources, for every subscriber.
 //!
-//! Owns nothing that lasts: a subscriber that missed a report reads the lists again. Invariant: a plugin speaks for its own
-//! resources only; subscribers are selected by the plugin's name, and none learns what another requestor's call did
-//! to a resource that may be that requestor's alone. A report about lists reaches no subscriber before the publisher
-//! of lists has read them.
+//! Owns nothing that lasts: a subscriber that missed a report reads the lists again. Invariant: a plugin speaks for its
+//! own resources only; subscribers are selected by the plugin's name, and none learns what another requestor's call did
+//! to a resource that may be that requestor's alone. A report about lists reaches no subscriber before the publisher of
+//! lists has read them.
 //!
-//! An update of a resource goes to all subscribers only if its plugin lists the resource at load, which the host does for no requestor
-//! in particular. Any other resource may be different for each requestor, and the news itself would tell what others do: it goes to the
-//! requestor alone whose call made it.
+//! An update of a resource goes to all subscribers only if its plugin lists the resource at load, which the host does
+//! for no requestor in particular. Any other resource may be different for each requestor, and the news itself would
+//! tell what others do: it goes to the requestor alone whose call made it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -111,8 +111,9 @@ impl CatalogEvents {
         }
     }
 
-    /// A plugin says in a call of this requestor's that a resource is different now. One that the plugin lists for nobody in particular
-    /// is everybody's. Any other one may be different for each requestor, and that there is news would tell of what others do.
+    /// A plugin says in a call of this requestor's that a resource is different now. One that the plugin lists for
+    /// nobody in particular is everybody's. Any other one may be different for each requestor, and that there is news
+    /// would tell of what others do.
     pub(crate) fn updated(&self, catalog: &Catalog, requestor: &Requestor, plugin: &str, uri: String) {
         let is_everybodys = catalog.owner(&uri).is_some_and(|owner| owner.plugin.name == plugin);
         let only = (!is_everybodys).then_some(*requestor);

@@ -1,6 +1,7 @@
 //! When to look at tasks that are not in memory: where their sleep ends, or their time.
 //!
-//! Must not know what is done then. Invariant: there are at most two entries for a task, which go when it is woken or over.
+//! Must not know what is done then. Invariant: there are at most two entries for a task, which go when it is woken or
+//! over.
 
 use std::collections::BTreeSet;
 

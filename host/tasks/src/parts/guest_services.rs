@@ -1,6 +1,7 @@
 //! What belongs to a tenant, as its calls get at it.
 //!
-//! Owns the narrowing to one tenant. Invariant: a handle is made for the requestor of the call, and nothing that it is asked can widen it.
+//! Owns the narrowing to one tenant. Invariant: a handle is made for the requestor of the call, and nothing that it is
+//! asked can widen it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -73,8 +74,8 @@ impl TenantServices {
 struct Alongside(Option<(Writer, Append, Tail)>);
 
 impl Alongside {
-    /// Makes the write, which gives `expected` if it changes something. Where the store does not say what came of it, the journal does; a
-    /// journal that does not fit is given up, and the write is made without it.
+    /// Makes the write, which gives `expected` if it changes something. Where the store does not say what came of it,
+    /// the journal does; a journal that does not fit is given up, and the write is made without it.
     async fn write<T: PartialEq, F>(
         self,
         expected: T,

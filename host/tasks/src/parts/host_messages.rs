@@ -1,7 +1,8 @@
-//! What hosts that share a store tell one another beside the records: of lists and resources of plugins, and of clients.
+//! What hosts that share a store tell one another beside the records: of lists and resources of plugins, and of
+//! clients.
 //!
-//! Owns the form of a message, and those that wait to be sent. Must not send or read one. Invariants: nothing that must not be lost is told
-//! this way; and a message that cannot be read, such as that of a newer host, is passed over.
+//! Owns the form of a message, and those that wait to be sent. Must not send or read one. Invariants: nothing that must
+//! not be lost is told this way; and a message that cannot be read, such as that of a newer host, is passed over.
 
 use std::sync::OnceLock;
 

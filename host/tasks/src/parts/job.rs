@@ -1,12 +1,13 @@
 //! What a task is made of, and the visits to plugins that its run makes.
 //!
-//! Owns the form in which a request to a plugin lies beside its record, so that a run after a restart knows what was wanted. Must not
-//! run anything. Invariants: what was stored reads back as the same request, for no plugin that its requestor could not reach when
-//! it was made; two requests are the same if their stored forms are, whichever plugins could be asked.
+//! Owns the form in which a request to a plugin lies beside its record, so that a run after a restart knows what was
+//! wanted. Must not run anything. Invariants: what was stored reads back as the same request, for no plugin that its
+//! requestor could not reach when it was made; two requests are the same if their stored forms are, whichever plugins
+//! could be asked.
 //!
-//! A task is not always the call of a tool: SEP-1686 is for every request. A read, a prompt or a completion runs like a call, and is
-//! asked of one plugin after the other where several may have it. What the host answers itself is recorded as a task that is over. To
-//! clients of the tasks extension, where tasks are calls of tools, such a task is absent.
+//! A task is not always the call of a tool: SEP-1686 is for every request. A read, a prompt or a completion runs like a
+//! call, and is asked of one plugin after the other where several may have it. What the host answers itself is recorded
+//! as a task that is over. To clients of the tasks extension, where tasks are calls of tools, such a task is absent.
 
 use std::sync::Arc;
 
@@ -49,7 +50,8 @@ pub struct TaskRequest {
 #[derive(Clone, Debug)]
 pub enum Job {
     Call(CallRequest),
-    /// A call that came to this before it began, such as one whose arguments do not fit: the task is over from the start.
+    /// A call that came to this before it began, such as one whose arguments do not fit: the task is over from the
+    /// start.
     Refused(CallRequest, ToolOutput),
     /// Another request to plugins.
     FallbackRequest(FallbackRequest),
@@ -60,7 +62,8 @@ pub enum Job {
     },
 }
 
-/// A request to plugins that is no call of a tool: asked one after the other, until one does not say that it has no such thing.
+/// A request to plugins that is no call of a tool: asked one after the other, until one does not say that it has no
+/// such thing.
 #[derive(Clone, Debug)]
 pub struct FallbackRequest {
     work: Work,
@@ -72,8 +75,8 @@ pub struct FallbackRequest {
 }
 
 impl FallbackRequest {
-    /// `None` for operations that no task does: calls of tools are another kind of job, and pages of lists are put together by the
-    /// host.
+    /// `None` for operations that no task does: calls of tools are another kind of job, and pages of lists are put
+    /// together by the host.
     pub fn new(operation: Operation, first: Arc<CatalogPlugin>, others: Vec<Arc<CatalogPlugin>>) -> Option<Self> {
         let (work, stored) = Stored::of(&operation, &first.plugin.name)?;
         let request = stored.json()?;
@@ -219,7 +222,8 @@ pub(crate) fn request(work: &Work, stored: Json) -> Json {
     read.and_then(|read| read.asked_of(Vec::new()).json()).unwrap_or(stored)
 }
 
-/// A request to plugins as it is stored. Names of prompts and templates are the plugin's own, so the plugin is named with them.
+/// A request to plugins as it is stored. Names of prompts and templates are the plugin's own, so the plugin is named
+/// with them.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Stored {
@@ -267,7 +271,8 @@ impl Stored {
         })
     }
 
-    /// The same with those who could be asked beside the first one. A resource is looked for; everything else belongs to one plugin.
+    /// The same with those who could be asked beside the first one. A resource is looked for; everything else belongs
+    /// to one plugin.
     fn asked_of(self, others: Vec<String>) -> Self {
         match self {
             Self::ReadResource { uri, .. } => Self::ReadResource { uri, others },

@@ -1,9 +1,10 @@
 //! The journal of a task's call: the port of the sandbox, on the store.
 //!
-//! Owns the narrowing to one run of one task, and the order of what that run writes; of a call that may become a task, also what was kept
-//! before it is one. Must not know what a journal says. Invariants: a run has one append under way at most, alone or beside another
-//! change, so each goes on from where the one before it ended; what the store has not confirmed does not count as kept; and a call becomes
-//! a task while nothing is being written, so whatever it did before is in the journal that its record begins with.
+//! Owns the narrowing to one run of one task, and the order of what that run writes; of a call that may become a task,
+//! also what was kept before it is one. Must not know what a journal says. Invariants: a run has one append under way
+//! at most, alone or beside another change, so each goes on from where the one before it ended; what the store has not
+//! confirmed does not count as kept; and a call becomes a task while nothing is being written, so whatever it did
+//! before is in the journal that its record begins with.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +29,8 @@ const FIRST_ATTEMPT: u32 = 1;
 /// Bytes of the journal of a call that is no task yet: nobody stores them, so they are few.
 const HELD_BYTES_MAX: usize = 256 << 10;
 
-/// What is to be kept soon waits so long for something that the call writes anyway, which takes it along: one flush instead of two.
+/// What is to be kept soon waits so long for something that the call writes anyway, which takes it along: one flush
+/// instead of two.
 pub(crate) const GATHERED_FOR: Duration = Duration::from_millis(50);
 
 /// What all runs of a call share that go on from one another.
@@ -75,7 +77,8 @@ impl Beginning {
     }
 }
 
-/// Where journals are kept, and the host whose runs they are: once another one holds a task, its run here appends nothing more.
+/// Where journals are kept, and the host whose runs they are: once another one holds a task, its run here appends
+/// nothing more.
 pub(crate) struct JournalOwner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) node: NodeId,
@@ -165,7 +168,8 @@ impl TaskJournal {
         self.beginning.get().map_or(asked_before, |beginning| beginning.input(asked_before))
     }
 
-    /// The run is where the one before it was, and waits there as that one did: being resumed again is no failure of it.
+    /// The run is where the one before it was, and waits there as that one did: being resumed again is no failure of
+    /// it.
     pub(crate) async fn came_back(self: &Arc<Self>) {
         let writer = self.writer().await;
         let Destination::Task(Kept { task: TaskRef { requestor, id }, attempt, rows, .. }) = *writer.destination else {
@@ -215,12 +219,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Whether the guest knows something else than its journal says: it must do nothing more that the journal would have to tell of.
+    /// Whether the guest knows something else than its journal says: it must do nothing more that the journal would
+    /// have to tell of.
     pub(crate) fn is_closed(&self) -> bool {
         self.journal.is_closed.load(Ordering::Acquire)
     }
 
-    /// What of the tail is not kept yet, for a change that it goes along with. `None`: nothing, or nothing is kept any more.
+    /// What of the tail is not kept yet, for a change that it goes along with. `None`: nothing, or nothing is kept any
+    /// more.
     pub(crate) fn append(&self, tail: &Tail) -> Option<Append> {
         if self.journal.is_given_up.load(Ordering::Acquire) {
             return None;
@@ -232,8 +238,8 @@ impl Writer {
         Some(Append { replaces, ..self.append_of(bytes.to_vec(), tail, JournalState::Sound) })
     }
 
-    /// An append, with the task that it belongs to. `None`: the call is no task, and the append is [held](Self::wrote) once the change is
-    /// made.
+    /// An append, with the task that it belongs to. `None`: the call is no task, and the append is [held](Self::wrote)
+    /// once the change is made.
     pub(crate) fn beside(&self, append: Append) -> Option<Beside> {
         let Destination::Task(kept) = &*self.destination else { return None };
         Some((kept.task, append))
@@ -258,7 +264,8 @@ impl Writer {
         Append { bytes, caps, held_by: Some(self.journal.owner.node), ..Append::of_head(attempt, at_row, head) }
     }
 
-    /// What is appended is kept, as far as it can be: in the store, which has it, or here. The tail is the one that it was made of.
+    /// What is appended is kept, as far as it can be: in the store, which has it, or here. The tail is the one that it
+    /// was made of.
     pub(crate) fn wrote(&mut self, append: &Append, tail: &Tail) {
         match append.replaces {
             true => self.journal.kept.store(tail.at.saturating_add(append.bytes.len() as u64), Ordering::Release),
@@ -320,7 +327,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps what is still to be kept, and gives what the head says of a call that leaves memory. `None`: it cannot be brought back.
+    /// Keeps what is still to be kept, and gives what the head says of a call that leaves memory. `None`: it cannot be
+    /// brought back.
     pub(crate) async fn at_rest(&mut self, is_cooperative: bool) -> Result<Option<Append>, Fenced> {
         let gathered = self.journal.gathered.lock().take();
         if let Some(tail) = gathered {
@@ -387,7 +395,8 @@ impl Writer {
         }
     }
 
-    /// What the record of the task begins with that the call becomes, whose attempt is this one: its marker, and the journal so far.
+    /// What the record of the task begins with that the call becomes, whose attempt is this one: its marker, and the
+    /// journal so far.
     pub(crate) fn promoted(&self, attempt: u32, engine_hash: u64) -> Option<(DurableMarker, Append)> {
         let Destination::Held(held) = &*self.destination else { return None };
         let beginning =

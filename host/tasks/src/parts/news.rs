@@ -35,7 +35,8 @@ pub enum CallNews {
     Finished(Result<Returned, CallError>),
 }
 
-/// What happens to tasks, for watchers. What comes too fast is dropped, oldest first (`broadcast` says so): read the task again.
+/// What happens to tasks, for watchers. What comes too fast is dropped, oldest first (`broadcast` says so): read the
+/// task again.
 #[derive(Clone, Debug)]
 pub enum TaskNews {
     /// There is a new one, as it was written first.

@@ -1,6 +1,7 @@
 //! What this host knows of the others that share its store.
 //!
-//! Must not read the store. Invariant: what is kept of tasks that run elsewhere is forgotten once nobody here listens to them.
+//! Must not read the store. Invariant: what is kept of tasks that run elsewhere is forgotten once nobody here listens
+//! to them.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -69,8 +70,8 @@ pub(crate) struct SeenChanges {
 }
 
 impl SeenTasks {
-    /// Compares with what is stored now. Of a task that a client begins to listen to, its record is told once: it may have changed between
-    /// that listener's own look and this one.
+    /// Compares with what is stored now. Of a task that a client begins to listen to, its record is told once: it may
+    /// have changed between that listener's own look and this one.
     pub(crate) fn compare(
         &mut self,
         watched: &WatchedTasks,

@@ -16,8 +16,8 @@ const POLL_INTERVAL_MS_DEFAULT: u32 = 500;
 /// Poll intervals kept; beyond it everything is learned again, which costs a few polls and bounds the memory.
 const POLL_INTERVALS_MAX: usize = 10_000;
 
-/// How long tools take, for the poll interval that clients are told. Learned per requestor, never across: how long a tool takes for
-/// one says something about what it was asked.
+/// How long tools take, for the poll interval that clients are told. Learned per requestor, never across: how long a
+/// tool takes for one says something about what it was asked.
 #[derive(Debug, Default)]
 pub(crate) struct PollIntervals {
     usual_ms: Mutex<HashMap<(Requestor, String), u64>>,

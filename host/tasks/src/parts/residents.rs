@@ -1,7 +1,7 @@
 //! Durable tasks that rest in memory, and which of them leave it next.
 //!
-//! Owns the order in which they came to rest. Must not take a call out of memory: its run does, once it is signalled, and may find that it
-//! cannot. Invariant: a task is signalled once for each time that it comes to rest.
+//! Owns the order in which they came to rest. Must not take a call out of memory: its run does, once it is signalled,
+//! and may find that it cannot. Invariant: a task is signalled once for each time that it comes to rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ pub(crate) struct Residence {
 }
 
 impl Residents {
-    /// A task rests from now on. Those that have rested longest are signalled, until there are no more than there may be.
+    /// A task rests from now on. Those that have rested longest are signalled, until there are no more than there may
+    /// be.
     pub(crate) fn enter(self: &Arc<Self>, residence: Residence) -> ResidentSlot {
         let Residence { tenant, evict_at, residents_max } = residence;
         let (signal, signalled) = oneshot::channel();

@@ -1,7 +1,8 @@
 //! What a task waits for that nothing drives, and how it goes on.
 //!
-//! Owns what is kept of its record meanwhile, which is the store's alone, and the decision whether a change of the record lets it go on.
-//! Must not act on it. Invariants: what is kept is of a few words, however long the record is; and what a change means is decided once.
+//! Owns what is kept of its record meanwhile, which is the store's alone, and the decision whether a change of the
+//! record lets it go on. Must not act on it. Invariants: what is kept is of a few words, however long the record is;
+//! and what a change means is decided once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

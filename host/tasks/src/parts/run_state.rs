@@ -1,8 +1,9 @@
 //! What everybody else sees of a run: its record, its status, and its place among the paused tasks.
 //!
-//! Owns the record of a task that something drives; of one that nothing drives, a [summary](TaskSummary), and the store has the record.
-//! Must not drive anything. Invariants: what is told comes in the order of the commits, and nothing after the end; and a change that comes
-//! while a run leaves its record, or takes it up again, is seen by the one side or by the other.
+//! Owns the record of a task that something drives; of one that nothing drives, a [summary](TaskSummary), and the store
+//! has the record. Must not drive anything. Invariants: what is told comes in the order of the commits, and nothing
+//! after the end; and a change that comes while a run leaves its record, or takes it up again, is seen by the one side
+//! or by the other.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use bulkhead_store::journal::TaskRef;
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayFailure {
     pub(crate) why: String,
-    /// The call did something else than its journal says. Otherwise the journal cannot be read, which is no fault of the plugin.
+    /// The call did something else than its journal says. Otherwise the journal cannot be read, which is no fault of
+    /// the plugin.
     pub(crate) is_divergence: bool,
 }
 
@@ -38,7 +40,8 @@ pub(crate) struct Run {
     pub(crate) task_ref: TaskRef,
     /// When the task is ended that is kept from its end on, and does not come to it.
     pub(crate) gives_up_at: Option<UnixMs>,
-    /// Locked while anybody is told of the task: what is told comes in the order of the commits, and nothing after the end.
+    /// Locked while anybody is told of the task: what is told comes in the order of the commits, and nothing after the
+    /// end.
     state: Mutex<RunState>,
 }
 
@@ -164,7 +167,8 @@ impl Run {
         }
     }
 
-    /// Nothing drives it any more, and its record is the store's alone, until the record says that it goes on: which may be at once.
+    /// Nothing drives it any more, and its record is the store's alone, until the record says that it goes on: which
+    /// may be at once.
     #[must_use]
     pub(crate) fn rest(&self, plugin: Arc<PluginVersion>, rest: Rest) -> Option<Followup> {
         let state = &mut *self.state.lock();

@@ -1,7 +1,8 @@
 //! Tasks of this host that count within limits over all hosts which share the store.
 //!
-//! Owns what this host has of them, and what the store has written down of that. Must not know what a task does. Invariants: what is granted
-//! is written down before; and what is written down and not used any more is released soon, or granted here once more without a write.
+//! Owns what this host has of them, and what the store has written down of that. Must not know what a task does.
+//! Invariants: what is granted is written down before; and what is written down and not used any more is released soon,
+//! or granted here once more without a write.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

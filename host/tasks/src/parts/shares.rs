@@ -14,8 +14,8 @@ use bulkhead_threads::Share;
 /// The weight of a tenant without a configured one.
 const WEIGHT: u32 = 1;
 
-/// Each tenant's share of the guests' threads: one for all of its calls, however many requestors and sessions it has. Its requestors
-/// divide it evenly. There are as many shares as there are tenants.
+/// Each tenant's share of the guests' threads: one for all of its calls, however many requestors and sessions it has.
+/// Its requestors divide it evenly. There are as many shares as there are tenants.
 #[derive(Debug)]
 pub(crate) struct Shares(Mutex<TenantShares>);
 

@@ -1,8 +1,8 @@
 //! What tenants use and how tools are called, on its way to the store.
 //!
-//! Owns when the counts are taken and which day they are written to. Must not count: calls are counted where each one ends, bytes where they
-//! come and go, and CPU time where it is charged. Invariant: what was taken is written once, or counted again; a host that is killed
-//! loses what it counted since the last time, which is a minute at most.
+//! Owns when the counts are taken and which day they are written to. Must not count: calls are counted where each one
+//! ends, bytes where they come and go, and CPU time where it is charged. Invariant: what was taken is written once, or
+//! counted again; a host that is killed loses what it counted since the last time, which is a minute at most.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! Who is told of tasks: the runs that act on their records, and those who listen to the news.
 //!
-//! Owns the runs of this host by task, and the channels of the listeners. Must not change a record, nor do what a change means for a task
-//! that nothing drives: the engine does, which is told of it. Invariant: a run is told of every change that is committed after the
-//! [mark](Watchers::mark) with which it started, or knows that it has to read its record again.
+//! Owns the runs of this host by task, and the channels of the listeners. Must not change a record, nor do what a
+//! change means for a task that nothing drives: the engine does, which is told of it. Invariant: a run is told of every
+//! change that is committed after the [mark](Watchers::mark) with which it started, or knows that it has to read its
+//! record again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,7 +82,8 @@ impl Watchers {
         NotificationMark(self.missed.load(Ordering::Acquire))
     }
 
-    /// Tells a run of changes from now on. `false`: a change since `before` found no run, so the run has to read its record again.
+    /// Tells a run of changes from now on. `false`: a change since `before` found no run, so the run has to read its
+    /// record again.
     pub(crate) fn start(&self, id: TaskId, run: Arc<Run>, before: NotificationMark) -> bool {
         let mut runs = self.runs.lock();
         runs.insert(id, run);

@@ -1,8 +1,9 @@
 //! Secrets that plugins may use without seeing them.
 //!
-//! Owns their rows: what a secret is bound to (a plugin, a tenant or all of them, destinations, places in a request), and its value, sealed
-//! with the operator's keys. Must not send anything anywhere. Invariant: a value opens only under the binding that it was sealed
-//! with, so that an attacker who can write to the disk cannot send it elsewhere; and it is in no message, no log and no list.
+//! Owns their rows: what a secret is bound to (a plugin, a tenant or all of them, destinations, places in a request),
+//! and its value, sealed with the operator's keys. Must not send anything anywhere. Invariant: a value opens only under
+//! the binding that it was sealed with, so that an attacker who can write to the disk cannot send it elsewhere; and it
+//! is in no message, no log and no list.
 
 mod row;
 #[cfg(test)]
@@ -186,7 +187,8 @@ impl Secrets {
         Ok(self.rows.remove_row(RowKind::GuestSecret, &key).await?)
     }
 
-    /// Reads the keys again, and seals with the first one what another one sealed; returns how many. Can be done again at any time.
+    /// Reads the keys again, and seals with the first one what another one sealed; returns how many. Can be done again
+    /// at any time.
     ///
     /// # Errors
     ///
@@ -216,7 +218,8 @@ impl Secrets {
         Ok(rotated)
     }
 
-    /// What a plugin may use in calls of a tenant. A tenant's own secret takes the place of the one of this name that is for all.
+    /// What a plugin may use in calls of a tenant. A tenant's own secret takes the place of the one of this name that
+    /// is for all.
     ///
     /// # Errors
     ///

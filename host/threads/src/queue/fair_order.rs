@@ -1,7 +1,8 @@
 //! Who of several is next, by the time that each has had.
 //!
-//! Owns one level of start-time fair queueing: a line for each key, and the order of the lines. Knows neither what stands in a line nor
-//! whose it is. Invariant: a key is in the order as long as its line is not empty, at the place that its account says.
+//! Owns one level of start-time fair queueing: a line for each key, and the order of the lines. Knows neither what
+//! stands in a line nor whose it is. Invariant: a key is in the order as long as its line is not empty, at the place
+//! that its account says.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -82,8 +83,9 @@ impl<K: Copy + Ord + Hash, L: SubQueue> FairOrder<K, L> {
         self.accounts.get(&key).is_some_and(|account| !account.line.is_empty())
     }
 
-    /// Adds an item to its key's queue by `join`, or to a `new` one if there is none. A key that was empty begins where the others are, and
-    /// further back by what it owes. Returns whether the key is now first of all and has nothing running.
+    /// Adds an item to its key's queue by `join`, or to a `new` one if there is none. A key that was empty begins where
+    /// the others are, and further back by what it owes. Returns whether the key is now first of all and has nothing
+    /// running.
     pub(super) fn join(
         &mut self,
         key: K,
@@ -118,8 +120,8 @@ impl<K: Copy + Ord + Hash, L: SubQueue> FairOrder<K, L> {
         Some((key, taken))
     }
 
-    /// A turn is over that took so long; returns the line that it was taken from. To be called once for each that came out of
-    /// [`Self::next`].
+    /// A turn is over that took so long; returns the line that it was taken from. To be called once for each that came
+    /// out of [`Self::next`].
     pub(super) fn over(&mut self, key: K, weight: u64, used_us: u64) -> Option<&mut L> {
         let account = self.accounts.get_mut(&key)?;
         self.order.remove(&(account.place(self.turn_us), key));

@@ -1,8 +1,8 @@
 //! How many bytes may come in a second, with a burst of twice that, for each requestor and each tenant.
 //!
-//! Owns when whose bytes have their turn: each stands behind what its tenant has taken before. A token bucket that may be overdrawn:
-//! a body larger than what is left waits until it is paid, so a body of any size passes without a second try. Invariant: what is
-//! refused is charged neither to the requestor nor to its tenant.
+//! Owns when whose bytes have their turn: each stands behind what its tenant has taken before. A token bucket that may
+//! be overdrawn: a body larger than what is left waits until it is paid, so a body of any size passes without a second
+//! try. Invariant: what is refused is charged neither to the requestor nor to its tenant.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Memory for bodies, and the line of those that wait for it.
 //!
-//! Owns the line. Invariants: room that comes free goes to the first in line that it is enough for; no body overtakes an earlier one of
-//! the same requestor; nobody waits behind a body that waits for its own requestor's or tenant's room.
+//! Owns the line. Invariants: room that comes free goes to the first in line that it is enough for; no body overtakes
+//! an earlier one of the same requestor; nobody waits behind a body that waits for its own requestor's or tenant's
+//! room.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The body of a POST: how it is read, and what has to be asked before.
 //!
-//! Owns where small bodies end and large ones begin. Invariant: of a large body no byte beyond the first [`INLINE_BYTES_MAX`] is read
-//! before its request has a place and its bytes have their turn and their room; what is refused is not looked into.
+//! Owns where small bodies end and large ones begin. Invariant: of a large body no byte beyond the first
+//! [`INLINE_BYTES_MAX`] is read before its request has a place and its bytes have their turn and their room; what is
+//! refused is not looked into.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -19,9 +20,11 @@ use bulkhead_protocol::INLINE_BYTES_MAX;
 
 use super::Server;
 
-/// How long a body may take: enough for the largest one at a tenth of a megabyte per second and for the usual one at much less.
+/// How long a body may take: enough for the largest one at a tenth of a megabyte per second and for the usual one at
+/// much less.
 const BODY_MS_MAX: u64 = 60_000;
-/// What is read and thrown away of a body that is refused: a client that is still writing would see a reset, not the answer.
+/// What is read and thrown away of a body that is refused: a client that is still writing would see a reset, not the
+/// answer.
 const DISCARD_BYTES_MAX: usize = 64 << 20;
 /// How long that may take, in milliseconds.
 const DISCARD_MS_MAX: u64 = 2_000;
@@ -117,8 +120,8 @@ fn too_large(limit: &'static str, value: usize) -> Refusal {
 }
 
 impl Server {
-    /// Reads a large body once its request has a place, and its bytes their turn and their room. They count for as long as anybody
-    /// holds what is returned.
+    /// Reads a large body once its request has a place, and its bytes their turn and their room. They count for as long
+    /// as anybody holds what is returned.
     pub(super) async fn take_in(&self, requestor: &Requestor, mut large: Large) -> Result<WholeBody, Refusal> {
         let taken = self.try_take_in(requestor, &mut large).await;
         if let Err(refusal) = &taken

@@ -1,7 +1,7 @@
 //! What a request's headers must be like before anything else looks at it.
 //!
-//! Owns Host, Origin, CORS, content types and the headers of MCP. Must not read the body. Invariant: a foreign browser page
-//! gets nowhere: it cannot name itself as the host (DNS rebinding), nor pass the Origin check, nor read an answer.
+//! Owns Host, Origin, CORS, content types and the headers of MCP. Must not read the body. Invariant: a foreign browser
+//! page gets nowhere: it cannot name itself as the host (DNS rebinding), nor pass the Origin check, nor read an answer.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -81,8 +81,8 @@ impl Server {
         !name.contains('@') && (is_loopback(authority.host()) || self.hosts.contains(&one_spelling(authority.host())))
     }
 
-    /// Pages on this machine may send requests (whether a browser lets them read the answer is what CORS says, and that is for
-    /// configured origins only).
+    /// Pages on this machine may send requests (whether a browser lets them read the answer is what CORS says, and that
+    /// is for configured origins only).
     fn is_known_origin(&self, origin: &str) -> bool {
         if self.is_configured_origin(origin) {
             return true;
@@ -183,7 +183,8 @@ pub(super) fn declared(headers: &HeaderMap) -> Declared<'_> {
     Declared { protocol_version: one(PROTOCOL_VERSION), method: one(METHOD), name: one(NAME), params: params.collect() }
 }
 
-/// Whether the request is for a stream that goes on telling things. The protocol makes sure that the header says what the message does.
+/// Whether the request is for a stream that goes on telling things. The protocol makes sure that the header says what
+/// the message does.
 pub(super) fn listens(headers: &HeaderMap) -> bool {
     headers.get(METHOD).is_some_and(|method| method == LISTEN)
 }
@@ -275,8 +276,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong())
 }
 
-/// A host, with a port or without, as it is compared: in lower case, without the dot of a complete name, and an address of IPv6 in its
-/// shortest form, in brackets only where a port follows.
+/// A host, with a port or without, as it is compared: in lower case, without the dot of a complete name, and an address
+/// of IPv6 in its shortest form, in brackets only where a port follows.
 pub(super) fn one_spelling(host: &str) -> String {
     let host = host.to_ascii_lowercase();
     let inside = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
@@ -292,7 +293,8 @@ fn is_loopback(host: &str) -> bool {
     is_this_machine(&normal_host(host))
 }
 
-/// Whether a Host is the usual spelling of this machine's, with a port or without: what need not be looked at more closely.
+/// Whether a Host is the usual spelling of this machine's, with a port or without: what need not be looked at more
+/// closely.
 fn is_plain_loopback(host: &str) -> bool {
     let (name, port) = host.split_once(':').unwrap_or((host, "80"));
     matches!(name, "127.0.0.1" | "localhost") && port.parse::<u16>().is_ok() && !port.starts_with('+')

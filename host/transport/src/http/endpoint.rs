@@ -1,7 +1,7 @@
 //! The MCP endpoint: who asks, in which session, for what.
 //!
-//! Owns the order of checks: source, credential, headers, session, and only then the body. Invariant: a refusal says nothing about
-//! whether another requestor's session exists.
+//! Owns the order of checks: source, credential, headers, session, and only then the body. Invariant: a refusal says
+//! nothing about whether another requestor's session exists.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -84,8 +84,8 @@ fn not_allowed(message: &'static str, methods: HeaderValue) -> Response {
 }
 
 impl Server {
-    /// A client that keeps sending invalid credentials is told to wait; a valid one from the same address is accepted all the same,
-    /// unless an issuer would have to be asked whether it is valid.
+    /// A client that keeps sending invalid credentials is told to wait; a valid one from the same address is accepted
+    /// all the same, unless an issuer would have to be asked whether it is valid.
     fn unauthorized(&self, unauthorized: &Unauthorized, client: IpAddr) -> Response {
         let noted = if unauthorized.is_a_failed_try() { self.failures.note(client) } else { Ok(()) };
         match noted {

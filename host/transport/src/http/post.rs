@@ -1,7 +1,8 @@
 //! POST: one message in, and what it leads to.
 //!
-//! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant: a request of a
-//! session is driven to its end with or without a reader; one without a session ends with its connection.
+//! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant:
+//! a request of a session is driven to its end with or without a reader; one without a session ends with its
+//! connection.
 
 mod batch;
 mod incoming;
@@ -122,8 +123,8 @@ impl Server {
                 Some(first) => first,
                 None => None,
             };
-            // The call and whoever reads its stream come to their ends apart, so the latter has a place of its own. The call has begun
-            // and is not refused any more: without room for a stream, its answer comes alone.
+            // The call and whoever reads its stream come to their ends apart, so the latter has a place of its own. The
+            // call has begun and is not refused any more: without room for a stream, its answer comes alone.
             match live.as_ref().map(|live| live.begin(&self.now, &self.quota)).transpose() {
                 Ok(permit) => break (first, permit),
                 Err(_) => streams = false,
@@ -272,14 +273,15 @@ pub(super) enum RequestGuard {
     Connection(#[expect(dead_code, reason = "held for its drop")] Permit),
 }
 
-/// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be
-/// spawned for the many requests whose client just waits for the answer.
+/// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so
+/// nothing has to be spawned for the many requests whose client just waits for the answer.
 struct RequestWork {
     /// `None` once it is over, or handed on.
     exchange: Option<Exchange>,
     /// `None` once it was handed on.
     held: Option<RequestGuard>,
-    /// Where frames go when the request is no longer driven by its connection; nowhere if the client never saw an event id.
+    /// Where frames go when the request is no longer driven by its connection; nowhere if the client never saw an event
+    /// id.
     log: Option<Arc<EventLog>>,
     server: Arc<Server>,
 }

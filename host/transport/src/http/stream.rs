@@ -1,8 +1,8 @@
 //! Event streams as response bodies.
 //!
-//! Owns what is written to a stream and when. Invariant: a body does something only when the connection has room for it, so that a client
-//! which does not read costs one connection and the bounded log behind it; and nothing is written once the credential that it came with
-//! has ended, except the result that ends a subscription and says nothing else.
+//! Owns what is written to a stream and when. Invariant: a body does something only when the connection has room for
+//! it, so that a client which does not read costs one connection and the bounded log behind it; and nothing is written
+//! once the credential that it came with has ended, except the result that ends a subscription and says nothing else.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -104,7 +104,8 @@ impl<H: Send + 'static> Direct<H> {
         }
     }
 
-    /// `None` ends the stream: a message that answers nothing has no room. Its client is too slow, and asks again what it wants to know.
+    /// `None` ends the stream: a message that answers nothing has no room. Its client is too slow, and asks again what
+    /// it wants to know.
     fn write(&mut self, frame: Frame) -> Option<()> {
         let (message, permit) = match frame.last {
             true => self.recipient.response(frame.message),
@@ -115,8 +116,8 @@ impl<H: Send + 'static> Direct<H> {
         Some(())
     }
 
-    /// The result of a subscription whose credential has ended. What it had to tell before that is not written any more; in the middle
-    /// of an event there is no place for a result.
+    /// The result of a subscription whose credential has ended. What it had to tell before that is not written any
+    /// more; in the middle of an event there is no place for a result.
     async fn result_at_end(&mut self) -> Option<Bytes> {
         let end = self.end.take().filter(|_| self.writing.0.left() == 0 && !self.over)?;
         end.send_replace(true);
@@ -227,8 +228,8 @@ async fn next_of(source: &mut Option<(Source, SharedClock)>) -> Option<Frame> {
     }
 }
 
-/// The messages of a session that belong to no request. Of several sources of a session the newest gives them, and when it goes the one
-/// before it: so each message is on exactly one stream.
+/// The messages of a session that belong to no request. Of several sources of a session the newest gives them, and when
+/// it goes the one before it: so each message is on exactly one stream.
 pub(super) struct Source {
     mcp: Arc<dyn Mcp>,
     live: Arc<LiveSession>,

@@ -1,6 +1,7 @@
 //! Which sessions there are, whose they are, and which one makes room for another.
 //!
-//! Owns the two indices and their counter. Must not touch the store. Invariant: every entry is in both indices and counted once.
+//! Owns the two indices and their counter. Must not touch the store. Invariant: every entry is in both indices and
+//! counted once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -86,7 +87,8 @@ impl Entries {
         idle.min_by_key(|(_, entry)| entry.used_at()).map(|(digest, _)| *digest)
     }
 
-    /// The oldest session of the requestor that has most in the tenant of a new one. Requestors without an idle session are passed over.
+    /// The oldest session of the requestor that has most in the tenant of a new one. Requestors without an idle session
+    /// are passed over.
     pub(super) fn oldest_in_tenant(&self, opener: &Requestor) -> Option<Digest> {
         self.oldest_where(opener, |owner| owner.tenant == opener.tenant)
     }
@@ -97,7 +99,8 @@ impl Entries {
         self.oldest_where(opener, |owner| self.owned_by_tenant(&owner.tenant) >= own)
     }
 
-    /// The oldest idle session of the requestor that has most, but not of one in the opener's tenant that has fewer than the opener.
+    /// The oldest idle session of the requestor that has most, but not of one in the opener's tenant that has fewer
+    /// than the opener.
     fn oldest_where(&self, opener: &Requestor, may_lose: impl Fn(&Requestor) -> bool) -> Option<Digest> {
         let own = self.owned(opener);
         let is_meant = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {

@@ -1,7 +1,7 @@
 //! The files of `tests/`: what is called, in which world, and what is expected.
 //!
-//! Owns the keys of these files. Invariant: a key that nobody reads is an error, because a test that is not what its author thinks
-//! passes for the wrong reason.
+//! Owns the keys of these files. Invariant: a key that nobody reads is an error, because a test that is not what its
+//! author thinks passes for the wrong reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

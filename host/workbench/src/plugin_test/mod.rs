@@ -1,8 +1,8 @@
 //! `bulkhead plugin test`: the calls of a project's `tests/*.toml`, against its component, under every limit of a host.
 //!
-//! Owns the order of things and the report. Must not let anything of a test leave the machine. Invariant: a test passes only if all
-//! that its file says came true, and nothing happened that it does not say: no request that nobody expected, no question without an
-//! answer.
+//! Owns the order of things and the report. Must not let anything of a test leave the machine. Invariant: a test passes
+//! only if all that its file says came true, and nothing happened that it does not say: no request that nobody
+//! expected, no question without an answer.
 
 mod compare;
 mod format;
@@ -41,10 +41,11 @@ use super::source_files;
 
 /// Run the tests of a plugin against its built component.
 ///
-/// The tests are the files tests/*.toml of the project. Each [[case]] calls a tool and says what must come of it: `text`,
-/// `text_contains`, `structured`, `result` (all of it), `contains` (a part) or `error`. A file says in which world its cases run:
-/// [settings], [kv] (what is kept), [secrets.NAME], [[directories]], `clock` (which stands) and [[http]], recorded answers by method and
-/// URL. Nothing leaves the machine: a request without an answer fails its case, and so does a question without one in `answers`.
+/// The tests are the files tests/*.toml of the project. Each [[case]] calls a tool and says what must come of it:
+/// `text`, `text_contains`, `structured`, `result` (all of it), `contains` (a part) or `error`. A file says in which
+/// world its cases run: [settings], [kv] (what is kept), [secrets.NAME], [[directories]], `clock` (which stands) and
+/// [[http]], recorded answers by method and URL. Nothing leaves the machine: a request without an answer fails its
+/// case, and so does a question without one in `answers`.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Exit codes: 0, all passed; 1, a case failed; 2, a test file is wrong, or there is none; 4, a host refuses \
@@ -121,7 +122,8 @@ pub(super) async fn run(arguments: TestArguments) -> anyhow::Result<ExitCode> {
     Ok(finish(&component, newer_source.as_deref(), &reports, arguments.json)?)
 }
 
-/// A source of the project that the component is older than. The author is told: what is tested is not what they have just written.
+/// A source of the project that the component is older than. The author is told: what is tested is not what they have
+/// just written.
 fn newer_source(arguments: &TestArguments, component: &Path, tests: &Path) -> Option<PathBuf> {
     let project = &arguments.target;
     // A component alone has no folder of sources; one that cannot be read is no reason not to test what is built.

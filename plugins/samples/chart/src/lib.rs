@@ -1,10 +1,12 @@
-//! A chart beside the conversation: an MCP App. A model calls `chart`, a client shows its view, and the view calls `smooth`.
+//! A chart beside the conversation: an MCP App. A model calls `chart`, a client shows its view, and the view calls
+//! `smooth`.
 
 use bulkhead_plugin::{App, Json, Plugin, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The view's URI. The view itself calls tools by the names that they have here, whatever prefix an operator puts in front.
+/// The view's URI. The view itself calls tools by the names that they have here, whatever prefix an operator puts in
+/// front.
 const VIEW: &str = "ui://chart/view.html";
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,5 +1,5 @@
-//! Profiles a CSV file: what is in each column. Reads from a directory that the operator grants, row by row, so that the file's
-//! size does not matter.
+//! Profiles a CSV file: what is in each column. Reads from a directory that the operator grants, row by row, so that
+//! the file's size does not matter.
 
 mod column;
 mod profile;

@@ -1,4 +1,5 @@
-//! Fetches a page through `wasi:http`. Which hosts it reaches is the operator's decision; the guest has no socket of its own.
+//! Fetches a page through `wasi:http`. Which hosts it reaches is the operator's decision; the guest has no socket of
+//! its own.
 
 mod fetch;
 

@@ -5,7 +5,8 @@ use bulkhead_plugin::{Error, Json, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Odd numbers per segment: the sieve of one segment stays in the processor's cache, and a segment takes about a millisecond.
+/// Odd numbers per segment: the sieve of one segment stays in the processor's cache, and a segment takes about a
+/// millisecond.
 const SEGMENT: u64 = 1 << 18;
 
 #[derive(Deserialize, JsonSchema)]
@@ -36,8 +37,8 @@ struct Saved {
     messages: Vec<String>,
 }
 
-/// Counts the prime numbers below a limit and reports progress. As a task it takes messages: `stop` ends the count early with what
-/// it has.
+/// Counts the prime numbers below a limit and reports progress. As a task it takes messages: `stop` ends the count
+/// early with what it has.
 #[tool(title = "Count primes", task = "optional", read_only, idempotent, open_world = false)]
 fn count_primes(Range { below }: Range) -> Result<Json<Count>, Error> {
     let mut sieve = Sieve::new(below);

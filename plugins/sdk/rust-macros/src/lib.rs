@@ -1,7 +1,7 @@
 //! The attribute `#[tool]`. `bulkhead_plugin` offers it and documents it.
 //!
-//! Owns the way from a function with a doc comment to the words of `bulkhead_plugin::Tool`, and nothing that a plugin does when it
-//! runs. Invariant: the function stays exactly as it was written, also beside an error.
+//! Owns the way from a function with a doc comment to the words of `bulkhead_plugin::Tool`, and nothing that a plugin
+//! does when it runs. Invariant: the function stays exactly as it was written, also beside an error.
 
 mod options;
 mod parameter;
@@ -25,8 +25,8 @@ pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
     quote!(#function #beside).into()
 }
 
-/// What stands beside the function: a type of the same name, which lives in another namespace, so that whoever imports the function
-/// imports it as well.
+/// What stands beside the function: a type of the same name, which lives in another namespace, so that whoever imports
+/// the function imports it as well.
 fn beside(options: &Options, function: &ItemFn) -> Result<Tokens, Error> {
     check(&function.sig)?;
     let description = match &options.description {

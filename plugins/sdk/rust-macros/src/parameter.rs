@@ -1,7 +1,7 @@
 //! The one parameter of a tool: the type of its whole arguments object.
 //!
-//! Owns what can be said about that type by its name alone. A macro sees no definitions: of a type that the plugin defines or
-//! renames, the schema says the rest, and the host refuses one that takes no object.
+//! Owns what can be said about that type by its name alone. A macro sees no definitions: of a type that the plugin
+//! defines or renames, the schema says the rest, and the host refuses one that takes no object.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::{ToTokens as _, quote_spanned};
@@ -62,8 +62,8 @@ pub(crate) fn check(function: &Ident, parameter: &PatType) -> Result<(), Error> 
     Err(Error::new(parameter.ty.span(), problem))
 }
 
-/// An item that says at the type itself which derive it lacks. The bounds of `Tool::new` would be named at the function, as a trait
-/// that functions do not implement.
+/// An item that says at the type itself which derive it lacks. The bounds of `Tool::new` would be named at the
+/// function, as a trait that functions do not implement.
 pub(crate) fn bounds(parameter: &PatType) -> Tokens {
     let ty = &parameter.ty;
     quote_spanned!(ty.span()=> const _: () = ::bulkhead_plugin::__arguments::<#ty>();)

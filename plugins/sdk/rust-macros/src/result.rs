@@ -5,8 +5,8 @@ use quote::{ToTokens as _, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{ReturnType, Type};
 
-/// An item that says at the type itself that it is no result of a tool. The bounds of `Tool::new` would be named at the function, as
-/// a trait that functions do not implement.
+/// An item that says at the type itself that it is no result of a tool. The bounds of `Tool::new` would be named at the
+/// function, as a trait that functions do not implement.
 pub(crate) fn bounds(output: &ReturnType) -> Tokens {
     match output {
         ReturnType::Type(_, ty) if has_name(ty) => {

@@ -7,10 +7,11 @@ use crate::Resource;
 /// The media type by which clients know a view.
 const MIME_TYPE: &str = "text/html;profile=mcp-app";
 
-/// The view of an MCP App: one page of HTML, with what it may reach. Without a word about that it may reach nothing: its own inline
-/// scripts and styles work, and no request leaves it.
+/// The view of an MCP App: one page of HTML, with what it may reach. Without a word about that it may reach nothing:
+/// its own inline scripts and styles work, and no request leaves it.
 ///
-/// A tool names its view by [`Tool::view`](crate::Tool::view). What a view may reach is part of what an operator accepts.
+/// A tool names its view by [`Tool::view`](crate::Tool::view). What a view may reach is part of what an operator
+/// accepts.
 ///
 /// ```
 /// use bulkhead_plugin::{App, Plugin, Tool};
@@ -45,8 +46,8 @@ impl App {
         Self { resource, csp: Map::new(), permissions: Map::new() }
     }
 
-    /// Domains that the page may reach: `connectDomains` by requests, `resourceDomains` for scripts, styles, images and fonts,
-    /// `frameDomains` in frames of its own, `baseUriDomains` as the base of its links.
+    /// Domains that the page may reach: `connectDomains` by requests, `resourceDomains` for scripts, styles, images and
+    /// fonts, `frameDomains` in frames of its own, `baseUriDomains` as the base of its links.
     #[must_use]
     pub fn csp<D: Into<String>>(mut self, directive: &str, domains: impl IntoIterator<Item = D>) -> Self {
         let domains: Vec<String> = domains.into_iter().map(Into::into).collect();
@@ -54,7 +55,8 @@ impl App {
         self
     }
 
-    /// Something that the page may use where the user agrees: `camera`, `microphone`, `geolocation` or `clipboardWrite`.
+    /// Something that the page may use where the user agrees: `camera`, `microphone`, `geolocation` or
+    /// `clipboardWrite`.
     #[must_use]
     pub fn permission(mut self, name: &str) -> Self {
         self.permissions.insert(name.to_owned(), json!({}));

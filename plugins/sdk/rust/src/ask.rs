@@ -1,15 +1,16 @@
 //! Questions: to the user through the client, and to the client's model.
 //!
-//! A question waits for its answer without using CPU time, for as long as the host allows. Its key names it to the client
-//! (1 to 64 characters of `[A-Za-z0-9_.-]`); give each question of a tool a key of its own.
+//! A question waits for its answer without using CPU time, for as long as the host allows. Its key names it to the
+//! client (1 to 64 characters of `[A-Za-z0-9_.-]`); give each question of a tool a key of its own.
 //!
-//! A task waits where it stands. A plain call of a client of MCP 2026-07-28 is answered with the questions, and the request that
-//! brings the answers goes on with it: with the same call if it comes within some minutes, else with a new one, which is **run
-//! again from the start** and gets the earlier answers by key. So ask before you act, with the same keys in the same order each
-//! time; or call [`task::detach`](crate::task::detach) first, which makes the call a task where the client has them.
+//! A task waits where it stands. A plain call of a client of MCP 2026-07-28 is answered with the questions, and the
+//! request that brings the answers goes on with it: with the same call if it comes within some minutes, else with a new
+//! one, which is **run again from the start** and gets the earlier answers by key. So ask before you act, with the same
+//! keys in the same order each time; or call [`task::detach`](crate::task::detach) first, which makes the call a task
+//! where the client has them.
 //!
-//! `?` on an [`AskError`] does the right thing: a client that cannot show the question is told so, everything else becomes a
-//! failed result.
+//! `?` on an [`AskError`] does the right thing: a client that cannot show the question is told so, everything else
+//! becomes a failed result.
 
 use std::fmt;
 
@@ -95,8 +96,8 @@ impl From<host::AskError> for AskError {
     }
 }
 
-/// Asks the user to fill in a form whose fields are those of `T`: strings, numbers, booleans and enums without data. Doc comments
-/// become the fields' descriptions. Never ask for a password or any other secret this way.
+/// Asks the user to fill in a form whose fields are those of `T`: strings, numbers, booleans and enums without data.
+/// Doc comments become the fields' descriptions. Never ask for a password or any other secret this way.
 ///
 /// ```no_run
 /// use bulkhead_plugin::{Error, ask};
@@ -134,8 +135,8 @@ pub fn form<T: DeserializeOwned + JsonSchema>(key: &str, message: &str) -> Resul
     })
 }
 
-/// Asks the user to visit a page, for everything that must not pass through the client. `Accepted` says that the user agreed to go
-/// there, not that anything was completed. The URL is `https:` and carries no secrets.
+/// Asks the user to visit a page, for everything that must not pass through the client. `Accepted` says that the user
+/// agreed to go there, not that anything was completed. The URL is `https:` and carries no secrets.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The WIT package `bulkhead:plugin`, as wit-bindgen translates it: the layer under this crate.
 //!
-//! Use it for what the typed functions do not cover. Each world beside `plugin` has a module of its own; the types that they
-//! share stay here.
+//! Use it for what the typed functions do not cover. Each world beside `plugin` has a module of its own; the types that
+//! they share stay here.
 
 wit_bindgen::generate!({
     path: "../../../wit",

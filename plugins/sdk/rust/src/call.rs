@@ -39,7 +39,8 @@ pub fn client_supports(feature: ClientFeature) -> bool {
     host::client_supports(feature)
 }
 
-/// What the client says of an extension of MCP, as far as the host knows that extension, as JSON. `None`: it does not have it.
+/// What the client says of an extension of MCP, as far as the host knows that extension, as JSON. `None`: it does not
+/// have it.
 #[must_use]
 pub fn client_extension(name: &str) -> Option<String> {
     host::client_extension(name)

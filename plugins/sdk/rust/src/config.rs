@@ -1,5 +1,5 @@
-//! The operator's settings for this plugin: `[[plugin]] config = { … }` in the host's configuration. Never secrets, those do not
-//! enter a guest.
+//! The operator's settings for this plugin: `[[plugin]] config = { … }` in the host's configuration. Never secrets,
+//! those do not enter a guest.
 
 use std::collections::BTreeMap;
 

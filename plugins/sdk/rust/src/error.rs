@@ -9,12 +9,13 @@ use crate::output::Output;
 
 /// What a tool returns when it does not succeed.
 ///
-/// Most errors are *the tool's own*: it ran, and the answer is that it did not work. The client gets a result with `isError`
-/// and the error's text, sources included, and a model may try something else. `?` makes this kind out of every
-/// [`std::error::Error`].
+/// Most errors are *the tool's own*: it ran, and the answer is that it did not work. The client gets a result with
+/// `isError` and the error's text, sources included, and a model may try something else. `?` makes this kind out of
+/// every [`std::error::Error`].
 ///
-/// The constructors [`invalid_params`](Error::invalid_params), [`not_found`](Error::not_found), [`internal`](Error::internal) and [`custom`](Error::custom) make *errors of the call* instead: the client
-/// sees a JSON-RPC error, and a model usually nothing. One error changes its kind by itself: a question that the client cannot
+/// The constructors [`invalid_params`](Error::invalid_params), [`not_found`](Error::not_found),
+/// [`internal`](Error::internal) and [`custom`](Error::custom) make *errors of the call* instead: the client sees a
+/// JSON-RPC error, and a model usually nothing. One error changes its kind by itself: a question that the client cannot
 /// show becomes [`CallError::MissingCapability`].
 ///
 /// ```

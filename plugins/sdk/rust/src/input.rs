@@ -1,7 +1,8 @@
 //! JSON from a client, read into the types of a plugin.
 //!
-//! Owns one rule: a number without a fraction is an integer, however it is written, as JSON Schema says. `serde_json` takes `2.0`
-//! and `1e2` for floats, and no integer type takes a float. Invariant: text that reads as it is, is read as it is.
+//! Owns one rule: a number without a fraction is an integer, however it is written, as JSON Schema says. `serde_json`
+//! takes `2.0` and `1e2` for floats, and no integer type takes a float. Invariant: text that reads as it is, is read as
+//! it is.
 
 use std::borrow::Cow;
 
@@ -57,7 +58,8 @@ fn string_length(text: &str) -> usize {
     closing.map_or(text.len(), |position| position + 2)
 }
 
-/// The digits of a number that is written with a point or an exponent but has no fraction. Exact, unlike the way through a float.
+/// The digits of a number that is written with a point or an exponent but has no fraction. Exact, unlike the way
+/// through a float.
 fn as_integer(number: &str) -> Option<String> {
     let is_float = number.contains(['.', 'e', 'E']) && serde_json::from_str::<f64>(number).is_ok();
     if !is_float {

@@ -1,7 +1,9 @@
-//! Bytes that outlive a call, under keys of the plugin's own. What is kept belongs to the plugin's name and to the tenant that
-//! calls: every version of the plugin finds it, nobody else does. The operator grants it (`[plugin.kv]`), with limits.
+//! Bytes that outlive a call, under keys of the plugin's own. What is kept belongs to the plugin's name and to the
+//! tenant that calls: every version of the plugin finds it, nobody else does. The operator grants it (`[plugin.kv]`),
+//! with limits.
 //!
-//! A key has 1 to 256 bytes. Calls run side by side, and of two that write one key the later one wins: there is no lock.
+//! A key has 1 to 256 bytes. Calls run side by side, and of two that write one key the later one wins: there is no
+//! lock.
 //!
 //! ```no_run
 //! use bulkhead_plugin::{Error, kv};

@@ -1,9 +1,8 @@
 //! Write tools for Bulkhead, the WebAssembly plugin host for MCP.
 //!
-//! A plugin is a list of tools (and, where it wants, of [resources](Resource) and [prompts](Prompt): see [`export!`]), and a tool
-//! is a Rust function. Its arguments are a type that says what clients may send,
-//! its result is a type that says what they get back; the JSON Schemas of both come from the types. This is a whole
-//! plugin:
+//! A plugin is a list of tools (and, where it wants, of [resources](Resource) and [prompts](Prompt): see [`export!`]),
+//! and a tool is a Rust function. Its arguments are a type that says what clients may send, its result is a type that
+//! says what they get back; the JSON Schemas of both come from the types. This is a whole plugin:
 //!
 //! ```
 //! use bulkhead_plugin::tool;
@@ -42,9 +41,9 @@
 //!
 //! # Talking to the host
 //!
-//! [`task`] reports progress, waits and looks whether to stop; [`ask`] puts questions to the user or the client's model;
-//! [`call`] tells what is known about the call; [`config`] reads the operator's settings for the plugin; [`kv`] keeps bytes
-//! from one call to the next. All of it works in a plain call and in a task alike.
+//! [`task`] reports progress, waits and looks whether to stop; [`ask`] puts questions to the user or the client's
+//! model; [`call`] tells what is known about the call; [`config`] reads the operator's settings for the plugin; [`kv`]
+//! keeps bytes from one call to the next. All of it works in a plain call and in a task alike.
 //!
 //! ```no_run
 //! use bulkhead_plugin::{Error, Json, task};
@@ -103,12 +102,12 @@ pub use plugin::{Handler, Plugin, Tool};
 pub use prompt::{Arguments, IntoMessages, Messages, Prompt};
 pub use resource::{Body, IntoBody, Resource, ResourceTemplate, Variables};
 
-/// Makes a function a tool: its name is the tool's, its doc comment is the description, which is what a model reads to decide
-/// whether to call it. The function stays as it is.
+/// Makes a function a tool: its name is the tool's, its doc comment is the description, which is what a model reads to
+/// decide whether to call it. The function stays as it is.
 ///
-/// The function has no parameter, or one: the type of the whole arguments object ([`Handler`]). What it returns decides what
-/// clients see ([`IntoOutput`]). The tools are named in [`export!`] or [`plugin!`]; `greet::tool()` is the [`Tool`] of `greet`, for
-/// whatever has no option here.
+/// The function has no parameter, or one: the type of the whole arguments object ([`Handler`]). What it returns decides
+/// what clients see ([`IntoOutput`]). The tools are named in [`export!`] or [`plugin!`]; `greet::tool()` is the
+/// [`Tool`] of `greet`, for whatever has no option here.
 ///
 /// | option | says |
 /// | --- | --- |
@@ -230,11 +229,11 @@ macro_rules! plugin {
     ($($($tool:ident)::+),* $(,)?) => { $crate::Plugin::new()$(.tool($($tool)::+::tool()))* };
 }
 
-/// Makes a function that returns a [`Plugin`] the plugin of this component, or a list of functions with [`#[tool]`](macro@tool).
-/// Once in a crate, at its root.
+/// Makes a function that returns a [`Plugin`] the plugin of this component, or a list of functions with
+/// [`#[tool]`](macro@tool). Once in a crate, at its root.
 ///
-/// Tools are always exported. `resources`, `prompts` and `completions` are named where the plugin has any: clients are told that
-/// they exist by what is exported.
+/// Tools are always exported. `resources`, `prompts` and `completions` are named where the plugin has any: clients are
+/// told that they exist by what is exported.
 ///
 /// ```
 /// use bulkhead_plugin::{Messages, Plugin, Prompt, Resource, Tool};
@@ -380,9 +379,9 @@ macro_rules! __export_tools {
 
 /// Says what the plugin is called and what it would like to be allowed, in TOML. Once in a crate, at its root.
 ///
-/// The text becomes the custom section `bulkhead:manifest` of the core module, survives linking and stripping, and is what
-/// `bulkhead plugin inspect` shows. It asks; it does not grant: what a plugin may do is the operator's decision, and a plugin
-/// never gets more than both agree on. The tables have the names of the operator's configuration:
+/// The text becomes the custom section `bulkhead:manifest` of the core module, survives linking and stripping, and is
+/// what `bulkhead plugin inspect` shows. It asks; it does not grant: what a plugin may do is the operator's decision,
+/// and a plugin never gets more than both agree on. The tables have the names of the operator's configuration:
 ///
 /// ```
 /// bulkhead_plugin::manifest!(

@@ -1,6 +1,7 @@
 //! What everything that a plugin lists has in common: how it is shown, and what is suggested for its arguments.
 //!
-//! The records of the lists are the WIT package's own and share no trait, so these are macros: each type has the methods as its own.
+//! The records of the lists are the WIT package's own and share no trait, so these are macros: each type has the
+//! methods as its own.
 
 use serde_json::Value;
 
@@ -22,7 +23,8 @@ macro_rules! listed {
                 self
             }
 
-            /// An entry of its `_meta`, that of a resource in the list and on what is read. Objects under one key become one object.
+            /// An entry of its `_meta`, that of a resource in the list and on what is read. Objects under one key
+            /// become one object.
             #[must_use]
             pub fn meta(mut self, key: impl Into<String>, value: &serde_json::Value) -> Self {
                 $crate::listing::add_meta(&mut self.info.meta, key.into(), value);

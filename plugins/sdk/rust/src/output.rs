@@ -33,8 +33,8 @@ pub trait IntoOutput {
 
 /// A typed result: structured content with an output schema, and the same JSON as a text block.
 ///
-/// A struct or a map is understood everywhere. A `T` that serializes to something else, such as a list, is structured content for
-/// clients of 2026-07-28 and text for older ones.
+/// A struct or a map is understood everywhere. A `T` that serializes to something else, such as a list, is structured
+/// content for clients of 2026-07-28 and text for older ones.
 pub struct Json<T>(pub T);
 
 /// A result that is put together by hand.

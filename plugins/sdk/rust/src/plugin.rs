@@ -133,7 +133,8 @@ impl Plugin {
 
 /// A function that can be a tool: no argument or one, and a result that [`IntoOutput`] knows.
 ///
-/// The one argument is the type of the whole arguments object. `Marker` tells the two shapes apart and is always inferred.
+/// The one argument is the type of the whole arguments object. `Marker` tells the two shapes apart and is always
+/// inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a tool",
     note = "its one parameter, where it has any, is the type of the whole arguments object, with `#[derive(serde::Deserialize, schemars::JsonSchema)]`",
@@ -208,9 +209,9 @@ pub struct Tool {
 impl Tool {
     /// A tool that runs `handler`.
     ///
-    /// The name is 1 to 64 characters of `[A-Za-z0-9_.-]`. The description is what a model reads to decide whether to call
-    /// the tool: say what it does and what comes back. The tool is plain until [`task_optional`](Tool::task_optional) or
-    /// [`task_required`](Tool::task_required) say otherwise.
+    /// The name is 1 to 64 characters of `[A-Za-z0-9_.-]`. The description is what a model reads to decide whether to
+    /// call the tool: say what it does and what comes back. The tool is plain until
+    /// [`task_optional`](Tool::task_optional) or [`task_required`](Tool::task_required) say otherwise.
     pub fn new<Marker, H: Handler<Marker>>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -236,16 +237,16 @@ impl Tool {
         }
     }
 
-    /// Says what clients may send in place of the schema that the arguments' type has. The host checks arguments against it, so
-    /// the type must take whatever it allows.
+    /// Says what clients may send in place of the schema that the arguments' type has. The host checks arguments
+    /// against it, so the type must take whatever it allows.
     #[must_use]
     pub fn input_schema(mut self, schema: Value) -> Self {
         self.said_schema = Some(schema);
         self
     }
 
-    /// Clients that know MCP Apps show the view with this URI for the tool's results; see [`App`](crate::App). The result says the same
-    /// in text, for the model and for every other client.
+    /// Clients that know MCP Apps show the view with this URI for the tool's results; see [`App`](crate::App). The
+    /// result says the same in text, for the model and for every other client.
     #[must_use]
     pub fn view(self, uri: &str) -> Self {
         self.meta("ui", &serde_json::json!({ "resourceUri": uri }))
@@ -277,8 +278,8 @@ impl Tool {
         self.hint(|hints| hints.read_only_hint = Some(true))
     }
 
-    /// Hint: a second call with the same arguments changes nothing more. Only with this hint may the host run a call again
-    /// after a restart, and only where the operator allows it.
+    /// Hint: a second call with the same arguments changes nothing more. Only with this hint may the host run a call
+    /// again after a restart, and only where the operator allows it.
     #[must_use]
     pub fn idempotent(self) -> Self {
         self.hint(|hints| hints.idempotent_hint = Some(true))
@@ -290,7 +291,8 @@ impl Tool {
         self.hint(|hints| hints.destructive_hint = Some(destructive))
     }
 
-    /// Hint: whether the tool deals with an open set of outside things, as a web search does. Clients assume so unless told.
+    /// Hint: whether the tool deals with an open set of outside things, as a web search does. Clients assume so unless
+    /// told.
     #[must_use]
     pub fn open_world(self, open: bool) -> Self {
         self.hint(|hints| hints.open_world_hint = Some(open))

@@ -142,8 +142,8 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// A prompt that `fill_in` turns into messages. The name has the grammar of tool names. The host has checked that required
-    /// arguments are there.
+    /// A prompt that `fill_in` turns into messages. The name has the grammar of tool names. The host has checked that
+    /// required arguments are there.
     pub fn new<R: IntoMessages>(
         name: impl Into<String>,
         description: impl Into<String>,

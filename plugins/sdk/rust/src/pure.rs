@@ -1,23 +1,23 @@
 //! Plugins that use nothing of WASI.
 //!
-//! Owns what takes the place of the functions that the standard library asks WASI for, whether a plugin uses them or not: to print,
-//! to read the environment, to exit. Must not give a plugin anything. Invariant: what a program can see of this is what it would see
-//! of a world without output, without variables and without an exit.
+//! Owns what takes the place of the functions that the standard library asks WASI for, whether a plugin uses them or
+//! not: to print, to read the environment, to exit. Must not give a plugin anything. Invariant: what a program can see
+//! of this is what it would see of a world without output, without variables and without an exit.
 
-/// Leaves WASI out of the component: for plugins that compute, and talk to nobody but the host. Each call of such a plugin costs a
-/// good deal less, because nothing of WASI has to be instantiated for it, and everybody can see in the component that it asks for
-/// nothing.
+/// Leaves WASI out of the component: for plugins that compute, and talk to nobody but the host. Each call of such a
+/// plugin costs a good deal less, because nothing of WASI has to be instantiated for it, and everybody can see in the
+/// component that it asks for nothing.
 ///
-/// What is printed (the message of a panic, too) goes nowhere, there are no environment variables, files, clocks or sockets, and
-/// [`std::process::exit`] stops the call like a panic does.
+/// What is printed (the message of a panic, too) goes nowhere, there are no environment variables, files, clocks or
+/// sockets, and [`std::process::exit`] stops the call like a panic does.
 ///
 /// ```no_run
 /// bulkhead_plugin::pure!();
 /// # fn main() {}
 /// ```
 ///
-/// Only compilers that reach WASI through its first preview (all of today's that use an adapter) are affected; for others this says
-/// nothing, and the component keeps what its standard library imports.
+/// Only compilers that reach WASI through its first preview (all of today's that use an adapter) are affected; for
+/// others this says nothing, and the component keeps what its standard library imports.
 #[macro_export]
 macro_rules! pure {
     () => {

@@ -119,8 +119,8 @@ type ReadMember = Box<dyn Fn(&Variables) -> Result<Body, CallError>>;
 
 /// A family of resources, by URI template.
 ///
-/// Two kinds of expressions are understood: `{name}` stands for one or more characters without `/`, `?` and `#`, and `{+name}`
-/// for any.
+/// Two kinds of expressions are understood: `{name}` stands for one or more characters without `/`, `?` and `#`, and
+/// `{+name}` for any.
 ///
 /// ```
 /// use bulkhead_plugin::{Plugin, ResourceTemplate};

@@ -1,7 +1,7 @@
 //! JSON Schemas from types, in the plain dialect that every client and model understands.
 //!
-//! Definitions are written where they are used instead of under `$defs`, and what only repeats the Rust type (`title`, formats
-//! such as `uint32`, `$schema`) is left out: draft 2020-12 is MCP's default.
+//! Definitions are written where they are used instead of under `$defs`, and what only repeats the Rust type (`title`,
+//! formats such as `uint32`, `$schema`) is left out: draft 2020-12 is MCP's default.
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::transform::{Transform, transform_subschemas};
@@ -13,9 +13,9 @@ pub(crate) fn no_arguments() -> Value {
     json!({ "type": "object", "properties": {}, "additionalProperties": false })
 }
 
-/// The schema of an arguments object. Names that the type does not have are refused, unless the type says that it takes them
-/// (a flattened map): a model that misspells a name should hear of it. A type that takes no object keeps its own schema, which the
-/// host refuses: no call of its tool could succeed.
+/// The schema of an arguments object. Names that the type does not have are refused, unless the type says that it takes
+/// them (a flattened map): a model that misspells a name should hear of it. A type that takes no object keeps its own
+/// schema, which the host refuses: no call of its tool could succeed.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
     if schema.is_empty() {
@@ -55,8 +55,8 @@ pub(crate) fn of_result<T: JsonSchema>() -> Value {
     Value::Object(generate::<T>(SchemaSettings::draft2020_12().for_serialize()))
 }
 
-/// The schema of a form: MCP wants one flat object with primitive properties and no more keywords than it lists. An optional
-/// field is one that the user may leave out, never one that is `null`.
+/// The schema of a form: MCP wants one flat object with primitive properties and no more keywords than it lists. An
+/// optional field is one that the user may leave out, never one that is `null`.
 pub(crate) fn of_form<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
     schema.remove("additionalProperties");
@@ -81,7 +81,8 @@ fn generate<T: JsonSchema>(mut settings: SchemaSettings) -> Map<String, Value> {
     }
 }
 
-/// Removes the formats that only name a Rust number type, and gives each object its `properties`: interfaces of models refuse one without.
+/// Removes the formats that only name a Rust number type, and gives each object its `properties`: interfaces of models
+/// refuse one without.
 struct Portable;
 
 impl Transform for Portable {

@@ -24,8 +24,8 @@ impl fmt::Display for Cancelled {
 
 impl std::error::Error for Cancelled {}
 
-/// Reports how far the work is, in any unit that grows: items, bytes, per cent. Report as often as is convenient, the host passes on
-/// what a client can use.
+/// Reports how far the work is, in any unit that grows: items, bytes, per cent. Report as often as is convenient, the
+/// host passes on what a client can use.
 pub fn progress(done: f64, total: Option<f64>, message: Option<&str>) {
     host::progress(done, total, message);
 }
@@ -53,7 +53,8 @@ pub fn log<T: Serialize + ?Sized>(level: LogLevel, data: &T) {
     }
 }
 
-/// Becomes a task now, where client and tool allow it; else nothing happens. For a tool that knows early that it will be long.
+/// Becomes a task now, where client and tool allow it; else nothing happens. For a tool that knows early that it will
+/// be long.
 pub fn detach() {
     host::detach();
 }
@@ -71,7 +72,8 @@ pub fn sleep(duration: Duration) {
 
 /// Looks whether the call was cancelled and whether [`steering`] has something. Cheap; call it in loops.
 ///
-/// A tool that never looks is stopped without warning when its call is cancelled; one that looks has a moment to tidy up.
+/// A tool that never looks is stopped without warning when its call is cancelled; one that looks has a moment to tidy
+/// up.
 #[must_use]
 pub fn safe_point() -> Signals {
     host::safe_point()
@@ -99,9 +101,10 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// Writes down where the work is, in at most 256 KiB, so that a task whose host stops need not begin at its begin: if the tool does
-/// nothing but compute afterwards, it is called anew, and [`restored`] gives the state. Save as often as is convenient, and after
-/// each effect; what comes too soon after another is passed over. In a call that is no task this does nothing.
+/// Writes down where the work is, in at most 256 KiB, so that a task whose host stops need not begin at its begin: if
+/// the tool does nothing but compute afterwards, it is called anew, and [`restored`] gives the state. Save as often as
+/// is convenient, and after each effect; what comes too soon after another is passed over. In a call that is no task
+/// this does nothing.
 ///
 /// # Errors
 ///

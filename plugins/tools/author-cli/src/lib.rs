@@ -1,7 +1,8 @@
-//! What authors of plugins type, for both programs: `bulkhead-plugin`, which has nothing of a host, and `bulkhead plugin`.
+//! What authors of plugins type, for both programs: `bulkhead-plugin`, which has nothing of a host, and `bulkhead
+//! plugin`.
 //!
-//! Owns the words of these commands and what they do. Must not run a component, open a store, or need Linux. Invariant: a command
-//! does the same in both programs.
+//! Owns the words of these commands and what they do. Must not run a component, open a store, or need Linux. Invariant:
+//! a command does the same in both programs.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -19,8 +19,8 @@ const HOST: &str = "bulkhead";
 
 /// Write plugins for Bulkhead: start, build, wrap, check, sign and push them.
 ///
-/// Every command is `bulkhead plugin COMMAND` too. This program is small, and runs no plugin: `call`, `replay`, `dev`, `test`,
-/// `inspect`, `pull` and the full `check` are those of `bulkhead`, which is run if it is on the PATH.
+/// Every command is `bulkhead plugin COMMAND` too. This program is small, and runs no plugin: `call`, `replay`, `dev`,
+/// `test`, `inspect`, `pull` and the full `check` are those of `bulkhead`, which is run if it is on the PATH.
 #[derive(Debug, Parser)]
 #[command(name = "bulkhead-plugin", version, max_term_width = 120)]
 struct Arguments {
@@ -52,8 +52,9 @@ enum PluginCommand {
 
 /// Say what a host refuses in a component, and what it would be better with.
 ///
-/// Where `bulkhead` is on the PATH, it loads the component as a host would. Without it, and with --static, the component is not run:
-/// its manifest, imports and exports are checked. Exit code 4: a host refuses it; 1: there are warnings, with --strict.
+/// Where `bulkhead` is on the PATH, it loads the component as a host would. Without it, and with --static, the
+/// component is not run: its manifest, imports and exports are checked. Exit code 4: a host refuses it; 1: there are
+/// warnings, with --strict.
 #[derive(Args, Debug)]
 struct StaticCheckArguments {
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! A line about work that takes a person's patience.
 //!
-//! Owns when such a line comes and goes, for every command of both programs. Must not write to stdout, and
-//! nothing at all about what is over within a second. Invariant: on a terminal no trace is left of it when the work is over.
+//! Owns when such a line comes and goes, for every command of both programs. Must not write to stdout, and nothing at
+//! all about what is over within a second. Invariant: on a terminal no trace is left of it when the work is over.
 
 use std::io::{IsTerminal, Write as _};
 use std::sync::Arc;

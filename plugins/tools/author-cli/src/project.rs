@@ -60,8 +60,9 @@ pub struct NewArguments {
     json: bool,
 }
 
-/// Make a component of a project: with Cargo where there is a Cargo.toml, with componentize-py where there is a plugin.py, with
-/// componentize-js where there is a plugin.js, plugin.ts, server.js or server.ts, with clang or Zig where there is a plugin.c.
+/// Make a component of a project: with Cargo where there is a Cargo.toml, with componentize-py where there is a
+/// plugin.py, with componentize-js where there is a plugin.js, plugin.ts, server.js or server.ts, with clang or Zig
+/// where there is a plugin.c.
 ///
 /// Nothing is installed: what is missing is named, with the command that installs it. The manifest is manifest.toml.
 #[derive(Args, Debug)]
@@ -88,9 +89,10 @@ pub struct BuildArguments {
 
 /// Put manifest and descriptions into a component of another language, as the SDKs do for theirs.
 ///
-/// FILE is a component, or a core module that the bindings of wit-bindgen gave its types (C, Go, MoonBit, Zig); one without types
-/// needs --wit and --world. What a host is sure to refuse is refused here, and OUT is not written. A component that exports
-/// functions of its own, and not bulkhead:plugin/tools, takes the descriptions of its tools from --wit.
+/// FILE is a component, or a core module that the bindings of wit-bindgen gave its types (C, Go, MoonBit, Zig); one
+/// without types needs --wit and --world. What a host is sure to refuse is refused here, and OUT is not written. A
+/// component that exports functions of its own, and not bulkhead:plugin/tools, takes the descriptions of its tools from
+/// --wit.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Example:\n  bulkhead plugin wrap build/units.wasm --manifest manifest.toml --wit wit -o units.wasm"

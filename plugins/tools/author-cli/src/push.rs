@@ -14,12 +14,12 @@ use crate::progress::{self, Place, Transfer};
 
 /// Put a component into an OCI registry, in the layout that other wasm hosts and tools read, and print its digest.
 ///
-/// The tag moves to what is pushed; what it stood for before stays there under its digest. A file that was not changed gives the
-/// same digest again.
+/// The tag moves to what is pushed; what it stood for before stays there under its digest. A file that was not changed
+/// gives the same digest again.
 ///
 /// Credentials are those of `docker login` and `podman login` (DOCKER_AUTH_CONFIG, REGISTRY_AUTH_FILE,
-/// $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json), helpers included. A registry on
-/// this machine, or named with --plain-http, is spoken to over http, all others over https.
+/// $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json), helpers included. A
+/// registry on this machine, or named with --plain-http, is spoken to over http, all others over https.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:\n  \
     bulkhead plugin push csv.wasm oci://ghcr.io/acme/csv:1.2.0\n  \
@@ -37,7 +37,8 @@ pub struct PushArguments {
     /// Sign it as cosign does, with this ECDSA P-256 private key (PKCS #8, PEM)
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
-    /// Speak to the registry of this host over http, which everybody on the way can read and change; may be given more than once
+    /// Speak to the registry of this host over http, which everybody on the way can read and change; may be given more
+    /// than once
     #[arg(long = "plain-http", value_name = "HOST")]
     plain_http: Vec<String>,
     /// More certificates (PEM) that the registry may be certified by; may be given more than once
@@ -48,8 +49,8 @@ pub struct PushArguments {
     json: bool,
 }
 
-/// Puts a component into a registry. `options` are what the program knows of registries, beside the arguments; `program` is what
-/// says on stderr how far it is.
+/// Puts a component into a registry. `options` are what the program knows of registries, beside the arguments;
+/// `program` is what says on stderr how far it is.
 ///
 /// # Errors
 ///

@@ -15,8 +15,8 @@ use crate::Outcome;
 
 /// Make a pair of keys for signing components.
 ///
-/// Writes the secret key to NAME.key, which only you can read, and the public key to NAME.pub, both in PEM (Ed25519), and prints
-/// the key's id. Hosts need the public key: `[[trust]]` in their configuration names it.
+/// Writes the secret key to NAME.key, which only you can read, and the public key to NAME.pub, both in PEM (Ed25519),
+/// and prints the key's id. Hosts need the public key: `[[trust]]` in their configuration names it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead plugin keygen acme && bulkhead plugin sign csv.wasm --key acme.key")]
 pub struct KeygenArguments {

@@ -1,8 +1,8 @@
 //! Components from C, by clang with a sysroot for WASI, or by Zig.
 //!
-//! Owns the bindings, which are made anew for each build, and the table of tools that is made of `tools.json`. A project with WIT of
-//! its own in `wit/` gets the bindings of its one world, and no table: its functions are the tools. Invariant: what is compiled is what
-//! lies in the project, without its tests.
+//! Owns the bindings, which are made anew for each build, and the table of tools that is made of `tools.json`. A
+//! project with WIT of its own in `wit/` gets the bindings of its one world, and no table: its functions are the tools.
+//! Invariant: what is compiled is what lies in the project, without its tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

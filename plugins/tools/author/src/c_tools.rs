@@ -1,6 +1,7 @@
 //! The table of a C plugin's tools: `tools.json`, written as MCP lists tools, as C that the component lists them from.
 //!
-//! Owns the check of that file. Invariant: what the component lists is what the file says; a member that would be lost is refused.
+//! Owns the check of that file. Invariant: what the component lists is what the file says; a member that would be lost
+//! is refused.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -99,8 +100,8 @@ fn table(text: &str) -> serde_json::Result<String> {
     ))
 }
 
-/// A text as C writes it. Bytes that are not plain are octal, which ends after three digits, whatever follows; so is the question
-/// mark, since two of them begin another character.
+/// A text as C writes it. Bytes that are not plain are octal, which ends after three digits, whatever follows; so is
+/// the question mark, since two of them begin another character.
 fn literal(text: &str) -> String {
     let mut written = String::from("\"");
     for byte in text.bytes() {

@@ -1,7 +1,7 @@
 //! What can be said of a component without running it.
 //!
-//! Owns the rules about manifests, imports and exports that need no engine. Must not decide for a host: what passes here may be
-//! refused there, for what its tools say or do. Invariant: what is refused here, a host refuses as well.
+//! Owns the rules about manifests, imports and exports that need no engine. Must not decide for a host: what passes
+//! here may be refused there, for what its tools say or do. Invariant: what is refused here, a host refuses as well.
 
 use toml::{Table, Value};
 use wasmparser::{Parser, Payload, Validator, WasmFeatures};
@@ -112,8 +112,8 @@ fn manifest_of(component: &[u8]) -> Option<Result<String, String>> {
     Some(String::from_utf8(data.to_vec()).map_err(|_| "its manifest is not UTF-8".to_owned()))
 }
 
-/// The component with its section of descriptions under another name. They are of the author's package, and a reader of types takes
-/// them for those of the package that it makes up for a component.
+/// The component with its section of descriptions under another name. They are of the author's package, and a reader of
+/// types takes them for those of the package that it makes up for a component.
 pub(crate) fn without_docs(component: &[u8]) -> Vec<u8> {
     let mut bytes = component.to_vec();
     for payload in Parser::new(0).parse_all(component).filter_map(Result::ok) {

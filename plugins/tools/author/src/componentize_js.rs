@@ -1,8 +1,8 @@
 //! Integers of typed functions that componentize-js changes on their way.
 //!
-//! Owns the list of places where versions up to 0.23.0 do that (`findings/componentize-js-wrong-integers.sh` shows it without this
-//! host). Must not refuse: the component is valid, and right for other numbers. Invariant: what is warned of has a type beside it that
-//! arrives whole.
+//! Owns the list of places where versions up to 0.23.0 do that (`findings/componentize-js-wrong-integers.sh` shows it
+//! without this host). Must not refuse: the component is valid, and right for other numbers. Invariant: what is warned
+//! of has a type beside it that arrives whole.
 
 use wit_parser::{Function, Resolve, Type, TypeDefKind};
 
@@ -52,7 +52,8 @@ fn sole(resolve: &Resolve, ty: Type) -> Option<Type> {
     }
 }
 
-/// Whether a value has an s64 that is passed by itself: the items of a list are passed in memory, where they stay whole.
+/// Whether a value has an s64 that is passed by itself: the items of a list are passed in memory, where they stay
+/// whole.
 fn holds_s64(resolve: &Resolve, ty: Type) -> bool {
     let Type::Id(id) = ty else { return ty == Type::S64 };
     match resolve.types.get(id).map(|ty| &ty.kind) {

@@ -1,11 +1,13 @@
 //! Integers of typed functions that componentize-py changes on their way.
 //!
-//! Owns the list of places where versions up to 0.25.1 do that: a `list<s8>` is handled as `bytes`, as one of `u8` is. Must not refuse:
-//! the component is valid, and right for numbers from 0 on. Invariant: what is warned of has a type beside it that arrives whole.
+//! Owns the list of places where versions up to 0.25.1 do that: a `list<s8>` is handled as `bytes`, as one of `u8` is.
+//! Must not refuse: the component is valid, and right for numbers from 0 on. Invariant: what is warned of has a type
+//! beside it that arrives whole.
 
 use wit_parser::{Function, Resolve, Type, TypeDefKind};
 
-/// How the tool that componentize-py starts a component with calls itself among its producers; it adds no name of its own.
+/// How the tool that componentize-py starts a component with calls itself among its producers; it adds no name of its
+/// own.
 pub(crate) const PRODUCER: &str = "component-init-transform";
 /// The module that every component of componentize-py has and no other one.
 pub(crate) const MODULE: &[u8] = b"libcomponentize_py_runtime.so";
@@ -26,7 +28,8 @@ pub(crate) fn of_types(resolve: &Resolve, function: &Function) -> Vec<String> {
     parameters.chain(result).collect()
 }
 
-/// Whether a value has a list whose items are written as `s8` itself: those of a type of another name are passed one by one.
+/// Whether a value has a list whose items are written as `s8` itself: those of a type of another name are passed one by
+/// one.
 fn holds_s8_list(resolve: &Resolve, ty: Type) -> bool {
     let Type::Id(id) = ty else { return false };
     let holds = |ty: &Type| holds_s8_list(resolve, *ty);

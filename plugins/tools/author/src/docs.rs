@@ -1,5 +1,5 @@
-//! What an author wrote in WIT, for components that know nothing of Bulkhead: their functions are tools, and a model has to know
-//! what they do. Toolchains leave such texts out of a component.
+//! What an author wrote in WIT, for components that know nothing of Bulkhead: their functions are tools, and a model
+//! has to know what they do. Toolchains leave such texts out of a component.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::{Error, section};
 /// Interfaces of this package make a component one that describes its tools itself.
 const OUR_PACKAGE: &str = "bulkhead:plugin/";
 
-/// The component with the documentation of the package in `wit`, the author's own file or folder, unless it needs none or has it
-/// already.
+/// The component with the documentation of the package in `wit`, the author's own file or folder, unless it needs none
+/// or has it already.
 pub(crate) fn with_docs(mut component: Vec<u8>, wit: &Path) -> Result<Vec<u8>, Error> {
     let is_needed = wit.exists()
         && !section::exports(&component, OUR_PACKAGE)?

@@ -1,6 +1,7 @@
 //! The functions of a component that knows nothing of Bulkhead: which of them can be tools.
 //!
-//! Must not know more of it than a host does. Invariant: what is said to be no tool here is none in a host, in the same words.
+//! Must not know more of it than a host does. Invariant: what is said to be no tool here is none in a host, in the same
+//! words.
 
 use std::collections::HashSet;
 

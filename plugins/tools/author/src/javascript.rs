@@ -9,8 +9,8 @@ use crate::{Error, Language, Options, Project, programs, typescript, world};
 
 /// The packages that a build needs, in the versions that the SDK is tested with, as npm wants them.
 ///
-/// componentize-js imports preview2-shim without naming it among its dependencies: npm removes it at the next installation of
-/// anything, unless the project names it. The version is the one that the others agree on.
+/// componentize-js imports preview2-shim without naming it among its dependencies: npm removes it at the next
+/// installation of anything, unless the project names it. The version is the one that the others agree on.
 pub const PACKAGES: [&str; 4] = [
     "@bytecodealliance/componentize-js@0.23.0",
     "@bytecodealliance/jco@1.35.0",
@@ -24,7 +24,8 @@ pub const SERVER_PACKAGES: [&str; 2] = ["@modelcontextprotocol/server@2.4.0", "z
 /// The oldest major version of Node.js that componentize-js runs on. Debian 12 has 18.
 const NODE_MAJOR_MIN: u32 = 20;
 
-/// Bundles and componentizes; its argument is one JSON object. One module, as it is placed beside the packages of others.
+/// Bundles and componentizes; its argument is one JSON object. One module, as it is placed beside the packages of
+/// others.
 const SCRIPT: &str = concat!(
     include_str!("watch.mjs"),
     "\n",
@@ -104,7 +105,8 @@ fn major(version: &str) -> Option<u32> {
     version.strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
-/// The script beside the packages, because Node looks for packages beside the file that imports them. Removed in the end.
+/// The script beside the packages, because Node looks for packages beside the file that imports them. Removed in the
+/// end.
 struct Script(PathBuf);
 
 impl Script {

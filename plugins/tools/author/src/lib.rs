@@ -1,8 +1,8 @@
 //! What a plugin author needs from the command line: a new project, and a component from a project.
 //!
-//! Owns the templates, the copy of the SDKs that every project carries, and the calls of the languages' own tools. It never
-//! installs anything: it says what is missing and how to get it. Invariant: a component appears under its name only when it is whole,
-//! and with its manifest and its skills inside.
+//! Owns the templates, the copy of the SDKs that every project carries, and the calls of the languages' own tools. It
+//! never installs anything: it says what is missing and how to get it. Invariant: a component appears under its name
+//! only when it is whole, and with its manifest and its skills inside.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -91,8 +91,8 @@ impl Error {
 pub struct Options {
     /// The folder that holds `wit/` and `plugins/` as in Bulkhead's repository; else the project's own `bulkhead/`.
     pub sdk: Option<PathBuf>,
-    /// The folder where the language's tools are installed (a virtual environment, or what holds `node_modules`); else they are
-    /// looked for in the project and on the search path.
+    /// The folder where the language's tools are installed (a virtual environment, or what holds `node_modules`); else
+    /// they are looked for in the project and on the search path.
     pub tools: Option<PathBuf>,
     /// The component; else `NAME.wasm` in the project.
     pub output: Option<PathBuf>,

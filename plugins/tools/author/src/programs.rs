@@ -12,14 +12,16 @@ pub fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().chain(&on_path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Asks a program of Rust for a trace of its own panics, which is no help to who wrote the plugin. Authors of Rust have it set.
+/// Asks a program of Rust for a trace of its own panics, which is no help to who wrote the plugin. Authors of Rust have
+/// it set.
 const TRACES: [&str; 2] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"];
 
 fn without_traces(command: &mut Command) -> &mut Command {
     TRACES.iter().fold(command, |command, variable| command.env_remove(variable))
 }
 
-/// Runs a script of ours to the end. Its stderr goes to the author; what it printed on stdout before it failed is the mistake.
+/// Runs a script of ours to the end. Its stderr goes to the author; what it printed on stdout before it failed is the
+/// mistake.
 pub(crate) fn run_script(step: &'static str, command: &mut Command) -> Result<(), Error> {
     let failed = |reason: String| Error::Failed { step, reason };
     let output = without_traces(command)

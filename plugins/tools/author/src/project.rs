@@ -15,7 +15,8 @@ pub enum Language {
     C,
 }
 
-/// The files that say what a folder holds, the first one that is there. A server is made of an SDK that knows nothing of Bulkhead.
+/// The files that say what a folder holds, the first one that is there. A server is made of an SDK that knows nothing
+/// of Bulkhead.
 const ENTRIES: [(&str, Language); 7] = [
     ("plugin.py", Language::Python),
     ("plugin.js", Language::Javascript),

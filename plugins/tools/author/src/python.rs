@@ -132,7 +132,8 @@ fn late_imports(report: &[u8]) -> Result<String, Error> {
     Ok(lines.collect())
 }
 
-/// Runs componentize-py. What the plugin's module printed goes to stderr; the exception that ended it, if one did, is the error.
+/// Runs componentize-py. What the plugin's module printed goes to stderr; the exception that ended it, if one did, is
+/// the error.
 fn componentize(command: &mut Command) -> Result<(), Error> {
     let failed = |reason: String| Error::Failed { step: "componentize-py", reason };
     let mut stderr = std::io::stderr();
@@ -182,7 +183,8 @@ fn in_guest(report: &str) -> String {
     format!("/0/{report}")
 }
 
-/// What the plugin offers beside tools, by what its modules import of the SDK. The SDK says so if anything was not seen.
+/// What the plugin offers beside tools, by what its modules import of the SDK. The SDK says so if anything was not
+/// seen.
 fn offers(folder: &Path) -> Result<Vec<Offer>, Error> {
     let mut found = [false; 3];
     let mut folders = vec![folder.to_owned()];

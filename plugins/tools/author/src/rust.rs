@@ -15,7 +15,8 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         let remedy = format!("Install Rust from https://rustup.rs, then `rustup target add {TARGET}`.");
         return Err(Error::Missing { what: "cargo".to_owned(), remedy });
     };
-    // Said before minutes of compiling end in "can't find crate for `core`". Who builds the library beside knows what to do.
+    // Said before minutes of compiling end in "can't find crate for `core`". Who builds the library beside knows what
+    // to do.
     if !has_target() && !options.cargo.iter().any(|argument| argument.contains("build-std")) {
         let what = format!("the standard library for {TARGET}");
         return Err(Error::Missing { what, remedy: target_remedy() });

@@ -1,5 +1,5 @@
-//! The copy of the interface and the SDKs that every new project carries in `bulkhead/`, laid out as in Bulkhead's repository, so
-//! that a project builds on a machine that has nothing of Bulkhead but the program.
+//! The copy of the interface and the SDKs that every new project carries in `bulkhead/`, laid out as in Bulkhead's
+//! repository, so that a project builds on a machine that has nothing of Bulkhead but the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Skills (SEP-2640): the folder `skills/` of a project, which becomes a custom section of its component.
 //!
-//! Owns how a skill is written: one folder each, with a `SKILL.md` that begins with a frontmatter in YAML. Must not change a file.
-//! Invariant: what a host would refuse is refused here, with the file that is wrong.
+//! Owns how a skill is written: one folder each, with a `SKILL.md` that begins with a frontmatter in YAML. Must not
+//! change a file. Invariant: what a host would refuse is refused here, with the file that is wrong.
 
 use std::path::Path;
 

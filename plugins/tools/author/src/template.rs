@@ -136,7 +136,8 @@ pub enum Kind {
 ///
 /// # Errors
 ///
-/// A name that is none, a language that there is no such project in, a folder with something in it, or a disk that does not take it.
+/// A name that is none, a language that there is no such project in, a folder with something in it, or a disk that does
+/// not take it.
 pub fn create(folder: &Path, name: &str, language: Language, kind: Kind) -> Result<(), Error> {
     check(name)?;
     let files = match (kind, language) {

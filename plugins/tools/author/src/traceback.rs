@@ -1,7 +1,8 @@
 //! What went wrong in a plugin's Python module, out of what componentize-py prints.
 //!
-//! Owns the form of that text: a traceback of componentize-py itself around that of the module, whose paths are those inside of the
-//! guest, and the exception a second time under "Caused by". Invariant: what is not of this form is not touched.
+//! Owns the form of that text: a traceback of componentize-py itself around that of the module, whose paths are those
+//! inside of the guest, and the exception a second time under "Caused by". Invariant: what is not of this form is not
+//! touched.
 
 /// Folders as the guest sees them: the second and third of those that are given to componentize-py.
 const PROJECT: &str = "/1/";

@@ -1,4 +1,5 @@
-//! The types of a plugin in TypeScript. esbuild drops them unread, so a build has them checked where the project has a compiler.
+//! The types of a plugin in TypeScript. esbuild drops them unread, so a build has them checked where the project has a
+//! compiler.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

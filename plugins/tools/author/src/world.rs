@@ -1,5 +1,5 @@
-//! The world that a component is built for. Clients are told of resources, prompts and completions by what a component exports, so it
-//! exports what its plugin has and no more.
+//! The world that a component is built for. Clients are told of resources, prompts and completions by what a component
+//! exports, so it exports what its plugin has and no more.
 
 use std::path::{Path, PathBuf};
 
@@ -58,7 +58,8 @@ pub(crate) fn name(offers: &[Offer]) -> String {
     offers.iter().fold("with-tools".to_owned(), |name, offer| format!("{name}-{}", offer.interface()))
 }
 
-/// Puts a copy of the interface into `scratch`, with a world for everything that a plugin may have; gives back the folder.
+/// Puts a copy of the interface into `scratch`, with a world for everything that a plugin may have; gives back the
+/// folder.
 pub(crate) fn place(sdk: &Path, scratch: &Path) -> Result<PathBuf, Error> {
     let from = sdk.join("wit");
     let to = scratch.join("wit");
@@ -77,11 +78,12 @@ pub(crate) fn place(sdk: &Path, scratch: &Path) -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// The version of WASI by which the engine of componentize-js 0.23 answers fetch events: a world of any other one ends in "failed to find
-/// export … handle".
+/// The version of WASI by which the engine of componentize-js 0.23 answers fetch events: a world of any other one ends
+/// in "failed to find export … handle".
 const ENGINE_WASI: &str = "0.2.10";
 
-/// Puts the WIT of `wasi:http` into `scratch`, with the world of what answers requests and may send some; gives back the folder.
+/// Puts the WIT of `wasi:http` into `scratch`, with the world of what answers requests and may send some; gives back
+/// the folder.
 ///
 /// jco brings it, in a later version than the engine has. Nothing in it has changed since but the number.
 pub(crate) fn place_of_server(packages: &Path, scratch: &Path) -> Result<PathBuf, Error> {
@@ -109,8 +111,8 @@ pub(crate) fn place_of_server(packages: &Path, scratch: &Path) -> Result<PathBuf
     Ok(to)
 }
 
-/// Adds what the SDK's own folder describes, and a world that has the import of one interface of it beside the offers; gives back the
-/// name of that world. An SDK that describes nothing gets the world of the offers alone.
+/// Adds what the SDK's own folder describes, and a world that has the import of one interface of it beside the offers;
+/// gives back the name of that world. An SDK that describes nothing gets the world of the offers alone.
 pub(crate) fn extend(wit: &Path, described: &Path, import: &str, offers: &[Offer]) -> Result<String, Error> {
     let base = name(offers);
     if !described.is_dir() {

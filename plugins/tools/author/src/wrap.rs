@@ -1,7 +1,7 @@
 //! Components of toolchains that know nothing of Bulkhead: C, Go, C#, MoonBit, Zig.
 //!
-//! Owns the way from what such a toolchain writes to a component that carries what the SDKs put into theirs. Must not run it.
-//! Invariant: what a host is sure to refuse is refused here, and nothing is written then.
+//! Owns the way from what such a toolchain writes to a component that carries what the SDKs put into theirs. Must not
+//! run it. Invariant: what a host is sure to refuse is refused here, and nothing is written then.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Integers of typed functions that arrive as others than were sent.
 //!
-//! Owns which tool made a component, and which of its functions are looked at; what each tool changes is in a module of its own. Must not
-//! refuse. Invariant: a component of another tool is named nothing.
+//! Owns which tool made a component, and which of its functions are looked at; what each tool changes is in a module of
+//! its own. Must not refuse. Invariant: a component of another tool is named nothing.
 
 use bulkhead_domain::exports::of_function;
 use wasmparser::{KnownCustom, Parser, Payload};

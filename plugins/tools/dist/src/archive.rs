@@ -1,4 +1,5 @@
-//! The archive: programs, completions, man pages and documents, laid out so that `bin` and `share` can be copied below any prefix.
+//! The archive: programs, completions, man pages and documents, laid out so that `bin` and `share` can be copied below
+//! any prefix.
 
 use crate::Package;
 use crate::release::{CompletionPaths, DOCUMENTS, Release};

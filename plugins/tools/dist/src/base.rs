@@ -1,7 +1,7 @@
 //! The lowest layer of the image: what the programs need of a Debian, taken out of its packages.
 //!
-//! Owns which files of which packages these are. Must not download anything. Invariant: a package is used only if its digest is the
-//! one that is pinned, so that the layer is the same on every machine.
+//! Owns which files of which packages these are. Must not download anything. Invariant: a package is used only if its
+//! digest is the one that is pinned, so that the layer is the same on every machine.
 
 use std::io::Read as _;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The crates that are linked into a program, as Cargo says.
 //!
-//! Owns the reading of Cargo's answers. Procedural macros and what build scripts use are left out: they run when the program is built,
-//! and nothing of them is in it.
+//! Owns the reading of Cargo's answers. Procedural macros and what build scripts use are left out: they run when the
+//! program is built, and nothing of them is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

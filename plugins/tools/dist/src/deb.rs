@@ -1,4 +1,5 @@
-//! The Debian package: programs, a service that systemd runs as a user of its own, and a configuration that `dpkg` keeps.
+//! The Debian package: programs, a service that systemd runs as a user of its own, and a configuration that `dpkg`
+//! keeps.
 //!
 //! Owns where files lie on a Debian. The unit, the scripts and the configuration are files below `host/contrib/debian`.
 

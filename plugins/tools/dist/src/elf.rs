@@ -1,4 +1,5 @@
-//! What a program asks of the machine that it runs on: read off its ELF file, not guessed from the machine that built it.
+//! What a program asks of the machine that it runs on: read off its ELF file, not guessed from the machine that built
+//! it.
 
 use anyhow::{Context as _, bail, ensure};
 use object::LittleEndian;
@@ -22,8 +23,8 @@ const X86_64: Machine = Machine { linux: "x86_64", debian: "amd64", node: "x64",
 const AARCH64: Machine =
     Machine { linux: "aarch64", debian: "arm64", node: "arm64", target: "aarch64-unknown-linux-gnu" };
 
-/// Libraries that every Linux with glibc has: what a wheel that says `manylinux` may need, and what Debian's packages `libc6` and
-/// `libgcc-s1` bring.
+/// Libraries that every Linux with glibc has: what a wheel that says `manylinux` may need, and what Debian's packages
+/// `libc6` and `libgcc-s1` bring.
 const LIBRARIES: [&str; 10] = [
     "ld-linux-aarch64.so.1",
     "ld-linux-x86-64.so.2",
@@ -77,7 +78,8 @@ fn text(bytes: object::read::Result<&[u8]>) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes?.to_vec())?)
 }
 
-/// The newest of the versions such as `GLIBC_2.34`. `GLIBC_2.2.5` counts as 2.2; others, such as `GCC_3.0`, do not count.
+/// The newest of the versions such as `GLIBC_2.34`. `GLIBC_2.2.5` counts as 2.2; others, such as `GCC_3.0`, do not
+/// count.
 fn newest_glibc(versions: &[String]) -> Option<(u32, u32)> {
     let numbers = versions.iter().filter_map(|version| {
         let mut parts = version.strip_prefix("GLIBC_")?.split('.');

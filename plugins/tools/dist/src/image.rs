@@ -1,7 +1,8 @@
 //! The container image, as an OCI layout in one tar.
 //!
-//! Owns the two layers and how the image is run. It is assembled without a container engine, so that nothing of the machine comes into
-//! it. Invariant: its process has a user without rights, and the only folder that this user may write to, besides `/tmp`, is the volume.
+//! Owns the two layers and how the image is run. It is assembled without a container engine, so that nothing of the
+//! machine comes into it. Invariant: its process has a user without rights, and the only folder that this user may
+//! write to, besides `/tmp`, is the volume.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
-//! Makes packages of programs that are built. `cargo xtask dist` builds them, fetches what the image needs of Debian and runs this.
+//! Makes packages of programs that are built. `cargo xtask dist` builds them, fetches what the image needs of Debian
+//! and runs this.
 //!
-//! Each kind of package is a module of its own. Invariant: the same programs, the same sources and the same time make the same bytes,
-//! wherever the repository lies and whoever runs this.
+//! Each kind of package is a module of its own. Invariant: the same programs, the same sources and the same time make
+//! the same bytes, wherever the repository lies and whoever runs this.
 
 mod archive;
 mod base;

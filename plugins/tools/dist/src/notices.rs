@@ -1,6 +1,7 @@
 //! The licences of what is linked into the programs, in one text.
 //!
-//! Most of them ask that their text comes with every copy. A text that many crates have is printed once, below all their names.
+//! Most of them ask that their text comes with every copy. A text that many crates have is printed once, below all
+//! their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! What every package is made of: the programs, and what belongs beside them.
 //!
-//! Owns how programs are stripped and what they are asked about themselves. Must not know how a package looks. Invariant: nothing
-//! here depends on where the repository or the programs lie.
+//! Owns how programs are stripped and what they are asked about themselves. Must not know how a package looks.
+//! Invariant: nothing here depends on where the repository or the programs lie.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,8 @@ pub(crate) struct CompletionPaths {
 }
 
 impl Release {
-    /// Reads what the packages of these programs hold. A program is the name of its Cargo package and the path of its file.
+    /// Reads what the packages of these programs hold. A program is the name of its Cargo package and the path of its
+    /// file.
     pub(crate) fn read(
         root: &Path,
         epoch: u64,

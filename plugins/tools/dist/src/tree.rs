@@ -1,7 +1,7 @@
 //! A tree of files as packages hold it, and its bytes as tar.
 //!
-//! Owns the order of entries, their owners, modes and times. Must not read a file's metadata. Invariant: equal trees have equal bytes,
-//! whatever they were read from, in whatever order, by whatever user and on whatever day.
+//! Owns the order of entries, their owners, modes and times. Must not read a file's metadata. Invariant: equal trees
+//! have equal bytes, whatever they were read from, in whatever order, by whatever user and on whatever day.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

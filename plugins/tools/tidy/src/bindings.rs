@@ -1,9 +1,9 @@
 //! Values that are bound in pairs.
 //!
-//! Owns two rules. A `let` binds one value: what is bound in a tuple has its value on the other side of the line; a tuple that a
-//! function returns is bound as one, and so is what is matched with `let … else`. And a parameter has a name of its own: values that
-//! belong together are a struct, others are parameters of their own. Closures take what they are given,
-//! and so does a function that wasmtime's linker calls with its one parameter as `(parameter,)`.
+//! Owns two rules. A `let` binds one value: what is bound in a tuple has its value on the other side of the line; a
+//! tuple that a function returns is bound as one, and so is what is matched with `let … else`. And a parameter has a
+//! name of its own: values that belong together are a struct, others are parameters of their own. Closures take what
+//! they are given, and so does a function that wasmtime's linker calls with its one parameter as `(parameter,)`.
 
 use syn::visit::Visit;
 

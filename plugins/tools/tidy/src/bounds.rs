@@ -1,6 +1,7 @@
 //! Everything that a client can make grow has a bound that the documents list: read off the source.
 //!
-//! What this cannot see: a `Vec` that only grows, and a bound that is named and not kept. Those are for the tests beside the code.
+//! What this cannot see: a `Vec` that only grows, and a bound that is named and not kept. Those are for the tests
+//! beside the code.
 
 use std::collections::BTreeSet;
 
@@ -336,7 +337,8 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Here and not only among the documents, which are checked when everything is compiled: a new bound is easily forgotten.
+/// Here and not only among the documents, which are checked when everything is compiled: a new bound is easily
+/// forgotten.
 fn stale(there: &str, page: &str) -> Option<Finding> {
     (there != page).then(|| format!("{PAGE} is stale: run `cargo xtask docs`"))
 }

@@ -80,7 +80,8 @@ fn test_modules(file: &syn::File) -> impl Iterator<Item = String> {
     })
 }
 
-/// The code of a file without what only tests, their fixtures and the fuzzer compile. This is the one place that decides it.
+/// The code of a file without what only tests, their fixtures and the fuzzer compile. This is the one place that
+/// decides it.
 fn without_tests(mut file: syn::File) -> syn::File {
     TestRemover.visit_file_mut(&mut file);
     file

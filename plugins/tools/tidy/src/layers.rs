@@ -1,4 +1,5 @@
-//! The architecture's rules that Cargo's graph of crates does not already prove (`host/docs/contributing/architecture.md`).
+//! The architecture's rules that Cargo's graph of crates does not already prove
+//! (`host/docs/contributing/architecture.md`).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use crate::Finding;
 use crate::code::{self, Source};
 use crate::repository::Repository;
 
-/// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that begin so.
+/// Libraries with the only crates of the host that may depend on them; a name that ends in `*` stands for all that
+/// begin so.
 const OWNERS: [(&str, &[&str]); 11] = [
     ("anyhow", &["assembly", "bulkhead", "workbench"]),
     ("clap", &["bulkhead", "workbench"]),
@@ -28,8 +30,8 @@ const BANNED: [(&str, &[&str]); 5] = [
     // It uses the operator API and the task engine, like every other face.
     ("dashboard", &["bulkhead-store", "bulkhead-transport"]),
     ("domain", &["*"]),
-    // A mirrored header arrives as a plain struct. And like the task engine, it knows what a call is (`calls`), not what runs it: its tests
-    // need no wasmtime.
+    // A mirrored header arrives as a plain struct. And like the task engine, it knows what a call is (`calls`), not
+    // what runs it: its tests need no wasmtime.
     ("protocol", &["bulkhead-runtime", "http", "http-body", "http-body-util", "hyper", "hyper-util"]),
     ("tasks", &["bulkhead-runtime"]),
     ("transport", &["bulkhead-runtime"]),

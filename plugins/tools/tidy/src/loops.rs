@@ -1,8 +1,8 @@
 //! Loops of files that import each other.
 //!
-//! Owns the graph of a crate's files: an import leads to the file that declares the name, whatever re-exports it on the way. Must not
-//! count what passes a name on without using it. Invariant: in a loop no file can be read, tested or moved without all the others, so
-//! none has more than [`FILES_MAX`] files.
+//! Owns the graph of a crate's files: an import leads to the file that declares the name, whatever re-exports it on the
+//! way. Must not count what passes a name on without using it. Invariant: in a loop no file can be read, tested or
+//! moved without all the others, so none has more than [`FILES_MAX`] files.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! `cargo xtask tidy`: checks of the repository's own text, each with the sentence that says what to do.
 //!
-//! Owns what can be read off the source and the documents without running anything: the direction of imports, the bounds of what
-//! grows, refused words, and the tests that documents name. Must not compile or run the host. Invariant: every check has a unit
-//! test with a text that it refuses, so a check that cannot fail does not pass.
+//! Owns what can be read off the source and the documents without running anything: the direction of imports, the
+//! bounds of what grows, refused words, and the tests that documents name. Must not compile or run the host. Invariant:
+//! every check has a unit test with a text that it refuses, so a check that cannot fail does not pass.
 
 mod bindings;
 mod bounds;

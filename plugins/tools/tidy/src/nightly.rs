@@ -1,4 +1,5 @@
-//! The nightly list: `.ci/run` names every test that asks how often it is to be repeated (`rounds(…)`), and nothing else.
+//! The nightly list: `.ci/run` names every test that asks how often it is to be repeated (`rounds(…)`), and nothing
+//! else.
 
 use std::collections::BTreeSet;
 

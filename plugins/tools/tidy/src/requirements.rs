@@ -1,7 +1,8 @@
 //! The table of requirements: every requirement of the protocol has a row, and every test that a row names exists.
 //!
-//! The table is the Markdown below `host/docs/contributing/requirements/`. A line `Ids: A 1-9, …` says which ids a file answers for; a row has an
-//! id, the requirement in short, and what shows it: names of tests in backticks, or why there are none.
+//! The table is the Markdown below `host/docs/contributing/requirements/`. A line `Ids: A 1-9, …` says which ids a file
+//! answers for; a row has an id, the requirement in short, and what shows it: names of tests in backticks, or why there
+//! are none.
 
 use std::collections::{BTreeMap, BTreeSet};
 

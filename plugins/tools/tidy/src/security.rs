@@ -1,4 +1,5 @@
-//! The threat model, `host/docs/security.md`, and its promises: each names tests that exist, and each adversary is promised something.
+//! The threat model, `host/docs/security.md`, and its promises: each names tests that exist, and each adversary is
+//! promised something.
 
 use std::collections::BTreeSet;
 

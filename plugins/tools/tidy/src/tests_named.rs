@@ -1,4 +1,5 @@
-//! The names of the repository's tests, as its documents write them: `host::store::sled::tests::NAME`, `sdk::…`, `suite::…`.
+//! The names of the repository's tests, as its documents write them: `host::store::sled::tests::NAME`, `sdk::…`,
+//! `suite::…`.
 
 use syn::visit::Visit;
 

@@ -1,6 +1,7 @@
 //! Words that were given up, with the word to use instead: names in the code, and phrases in its documentation.
 //!
-//! A name is refused where it is declared: modules, types, variants, functions, constants, fields, parameters and locals of the host.
+//! A name is refused where it is declared: modules, types, variants, functions, constants, fields, parameters and
+//! locals of the host.
 
 use syn::visit::Visit;
 
@@ -75,8 +76,8 @@ const NAMES: &[(&str, &str)] = &[
     ("talk", "streaming"),
 ];
 
-/// Names of fields, parameters and locals that are refused, with what to use. A name that is refused of a type is no better for a value
-/// of that type; `line`, `room` for text and `audience` of a token are words of their fields.
+/// Names of fields, parameters and locals that are refused, with what to use. A name that is refused of a type is no
+/// better for a value of that type; `line`, `room` for text and `audience` of a token are words of their fields.
 const VALUES: &[(&str, &str)] = &[
     ("absence", "fallback"),
     ("asked", "the request's own name"),

@@ -6,8 +6,8 @@ use xtask::{layout, serve, steps};
 
 use crate::plugins;
 
-/// Builds the guests, and host and bench program as they are packaged, and runs the latter. It compares that host with those of the
-/// profiles that compile sooner.
+/// Builds the guests, and host and bench program as they are packaged, and runs the latter. It compares that host with
+/// those of the profiles that compile sooner.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     plugins::build(&[])?;
     let build = |profile: &str| {

@@ -1,8 +1,8 @@
 //! `cargo xtask dist`: packages of the host, in `target/dist`.
 //!
-//! Owns which programs are packaged, and that they are built alike on every machine. The packages themselves are made by the program
-//! `dist` (`plugins/tools/dist`): what it needs would make every other developer command wait. Invariant: two clean checkouts of one
-//! commit give equal digests, wherever they lie.
+//! Owns which programs are packaged, and that they are built alike on every machine. The packages themselves are made
+//! by the program `dist` (`plugins/tools/dist`): what it needs would make every other developer command wait.
+//! Invariant: two clean checkouts of one commit give equal digests, wherever they lie.
 
 mod base;
 mod reproducible;
@@ -17,21 +17,22 @@ use xtask::{layout, steps};
 /// What to package, and where to.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Package this program, which is built already, instead of building the profile `dist`; may be given more than once.
+    /// Package this program, which is built already, instead of building the profile `dist`; may be given more than
+    /// once.
     #[arg(long = "binary", value_name = "FILE")]
     binaries: Vec<PathBuf>,
     /// The folder that the packages go into [default: target/dist].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// The libraries in the image: those of host/contrib/image/base.toml, or what apt offers now. The latter are written to
-    /// target/dist-base/base.toml, which can take the place of the former.
+    /// The libraries in the image: those of host/contrib/image/base.toml, or what apt offers now. The latter are
+    /// written to target/dist-base/base.toml, which can take the place of the former.
     #[arg(long, value_enum, default_value = "pinned")]
     base: base::Selection,
     /// Who answers for the Debian package, as its field `Maintainer` has it.
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = MAINTAINER, value_parser = maintainer)]
     maintainer: String,
-    /// How hard to look for smaller packages, 1 to 12: nearly all the time of packaging goes into the last per cents. Less serves
-    /// packages that are tried and not handed out.
+    /// How hard to look for smaller packages, 1 to 12: nearly all the time of packaging goes into the last per cents.
+    /// Less serves packages that are tried and not handed out.
     #[arg(long, value_name = "LEVEL", default_value = "12", value_parser = clap::value_parser!(u8).range(1..=12))]
     compression_level: u8,
 }
@@ -131,8 +132,8 @@ fn members() -> anyhow::Result<Vec<String>> {
     Ok(packages.iter().filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
 }
 
-/// The programs that are built already, and what is fetched for them: what the caller can mend at once comes first, and what may not
-/// be on offer any more before what takes long.
+/// The programs that are built already, and what is fetched for them: what the caller can mend at once comes first, and
+/// what may not be on offer any more before what takes long.
 fn named_and_fetched<B>(
     binaries: &[PathBuf],
     fetch: impl FnOnce() -> anyhow::Result<B>,

@@ -1,7 +1,8 @@
 //! `cargo xtask docs`: writes the pages that are generated, and checks every Markdown file of the repository.
 //!
-//! Owns which page comes from which program, and the form of pages: links, snippets, length. Must not know what the generated pages
-//! say: the host and tidy write them. Invariant: `--check` changes nothing, and everything wrong is printed before it fails.
+//! Owns which page comes from which program, and the form of pages: links, snippets, length. Must not know what the
+//! generated pages say: the host and tidy write them. Invariant: `--check` changes nothing, and everything wrong is
+//! printed before it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -25,8 +26,8 @@ pub(crate) struct Options {
     pub(crate) host: Option<PathBuf>,
 }
 
-/// The pages that the host writes, by the word that it takes for each. That of the command line repeats `--help`, and is made for
-/// packages only.
+/// The pages that the host writes, by the word that it takes for each. That of the command line repeats `--help`, and
+/// is made for packages only.
 const HOST_PAGES: [&str; 4] = ["configuration", "errors", "metrics", "client-setup"];
 const REFERENCE: &str = "host/docs/reference";
 /// Folders that hold nothing of ours.
@@ -97,8 +98,8 @@ pub(crate) fn built_host() -> anyhow::Result<PathBuf> {
     Ok(host)
 }
 
-/// The host in the build folder that this program is in. `cargo xtask` has a profile of its own, and so a folder of its own beside
-/// that of the host.
+/// The host in the build folder that this program is in. `cargo xtask` has a profile of its own, and so a folder of its
+/// own beside that of the host.
 fn host_beside(program: &Path) -> PathBuf {
     let build = program.ancestors().nth(2).unwrap_or(program);
     build.join("debug").join("bulkhead")
@@ -221,7 +222,8 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// The names that links to headings use: letters, digits, dashes and underscores of the heading, a number behind one that repeats.
+/// The names that links to headings use: letters, digits, dashes and underscores of the heading, a number behind one
+/// that repeats.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for line in divided(text).0 {

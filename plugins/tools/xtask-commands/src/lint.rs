@@ -1,8 +1,9 @@
 //! How our own packages are compiled by `cargo xtask test`: linted and documented by the very pass that builds them.
 //!
-//! Owns the program that Cargo calls in rustc's place for members of the workspace (`build.rustc-workspace-wrapper`), which is this one:
-//! clippy-driver compiles the crate, then rustdoc reads it. So each crate is compiled once, and no dependency is compiled a second time for
-//! metadata that only lints and documents want. Must not change what is compiled. Invariant: a finding of either fails the build.
+//! Owns the program that Cargo calls in rustc's place for members of the workspace (`build.rustc-workspace-wrapper`),
+//! which is this one: clippy-driver compiles the crate, then rustdoc reads it. So each crate is compiled once, and no
+//! dependency is compiled a second time for metadata that only lints and documents want. Must not change what is
+//! compiled. Invariant: a finding of either fails the build.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -25,8 +26,8 @@ pub(crate) fn apply(cargo: &mut Command) -> anyhow::Result<()> {
         .context("there is no clippy: `rustup component add clippy`")?;
     let program = std::env::current_exe().context("this program has no path")?;
     let program = program.to_str().context("this program's path is no UTF-8")?;
-    // Not by the environment, which the tests would pass on to the Cargo of the projects that they build. The lints' arguments belong
-    // there: clippy-driver names the variable to Cargo, which compiles again when its value changes.
+    // Not by the environment, which the tests would pass on to the Cargo of the projects that they build. The lints'
+    // arguments belong there: clippy-driver names the variable to Cargo, which compiles again when its value changes.
     cargo.arg("--config").arg(format!("build.rustc-workspace-wrapper={program:?}"));
     cargo.env(CLIPPY_ARGUMENTS, DENY_WARNINGS);
     Ok(())
@@ -67,7 +68,8 @@ fn run(command: &mut Command) -> anyhow::Result<ExitStatus> {
     command.status().with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
-/// Whether these are arguments of rustc for a library or a program: not for a test, a build script, or one of Cargo's questions.
+/// Whether these are arguments of rustc for a library or a program: not for a test, a build script, or one of Cargo's
+/// questions.
 fn is_documented(arguments: &[OsString]) -> bool {
     let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
     let is_emitted = arguments.iter().any(|argument| argument.as_encoded_bytes().starts_with(b"--emit"));

@@ -1,7 +1,7 @@
 //! The developer commands, reached as `cargo xtask` from every folder of the repository.
 //!
-//! Each command is a module of its own. This file owns the command line and nothing else. `run` is that of the program that a visitor
-//! waits for, which never hands it on; it is listed here for `--help`.
+//! Each command is a module of its own. This file owns the command line and nothing else. `run` is that of the program
+//! that a visitor waits for, which never hands it on; it is listed here for `--help`.
 
 mod bench;
 mod dist;
@@ -53,7 +53,8 @@ Examples:
 enum Command {
     /// Build the guests into target/plugins/NAME.wasm.
     Plugins {
-        /// Which ones to put there, by folder below plugins/samples and plugins/fixtures (`refused` stands for every component that must be refused, `foreign` and `public` for those that know nothing of this host); all of
+        /// Which ones to put there, by folder below plugins/samples and plugins/fixtures (`refused` stands for every
+        /// component that must be refused, `foreign` and `public` for those that know nothing of this host); all of
         /// them if none is named.
         names: Vec<String>,
     },

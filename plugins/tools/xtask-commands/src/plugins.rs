@@ -1,7 +1,7 @@
 //! `cargo xtask plugins`: the guests in every language.
 //!
-//! Owns which guests there are and that components without sources go. How a guest is built is the business of `xtask::guests` (Rust) and
-//! `scripted`.
+//! Owns which guests there are and that components without sources go. How a guest is built is the business of
+//! `xtask::guests` (Rust) and `scripted`.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
-//! The guests in Python, JavaScript and TypeScript: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin.py`,
-//! `plugin.js`, `plugin.ts` or `server.ts`.
+//! The guests in Python, JavaScript and TypeScript: every folder below `plugins/samples` and `plugins/fixtures` with a
+//! `plugin.py`, `plugin.js`, `plugin.ts` or `server.ts`.
 //!
-//! Their tools are installed once, in exactly the versions that the author's crate names, and a component is built again only
-//! when something that it is made of has changed: that takes ten seconds each, and gives other bytes each time.
+//! Their tools are installed once, in exactly the versions that the author's crate names, and a component is built
+//! again only when something that it is made of has changed: that takes ten seconds each, and gives other bytes each
+//! time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -15,8 +16,8 @@ use xtask::{layout, steps};
 
 const FORCE: &str = "XTASK_SCRIPT_GUESTS";
 
-/// What the tests of new Python projects need beside componentize-py: a type checker, as editors run one, and what installs the SDK
-/// without asking a registry.
+/// What the tests of new Python projects need beside componentize-py: a type checker, as editors run one, and what
+/// installs the SDK without asking a registry.
 const PYTHON_TESTING: [&str; 2] = ["mypy==2.4.1", "setuptools==84.2.1"];
 
 /// A collector of OpenTelemetry whose wheel holds the program itself.
@@ -30,8 +31,8 @@ pub(crate) fn folders() -> anyhow::Result<Vec<String>> {
     Ok(layout::guests()?.into_iter().filter(|(_, folder)| is_script(folder)).map(|(name, _)| name).collect())
 }
 
-/// Builds one, if that is needed; gives back where it is (or would be: where its language's tools are missing, a build of
-/// everything goes on without it).
+/// Builds one, if that is needed; gives back where it is (or would be: where its language's tools are missing, a build
+/// of everything goes on without it).
 pub(crate) fn build(name: &str, is_named: bool) -> anyhow::Result<PathBuf> {
     let folder = layout::guest(name)?;
     let project = Project::find(&folder)?;

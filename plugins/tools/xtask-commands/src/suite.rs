@@ -13,8 +13,8 @@ const FRESH_MACHINE: &str = "XTASK_FRESH_MACHINE";
 /// The host that the tests start.
 const HOST: &str = "XTASK_HOST_BIN";
 
-/// Integration tests that are run once more with stores in PostgreSQL, where that is there (`XTASK_POSTGRES=required`): less than a minute.
-/// All of them, as nightly does: `XTASK_STORE=postgres cargo test --workspace --test integration`.
+/// Integration tests that are run once more with stores in PostgreSQL, where that is there (`XTASK_POSTGRES=required`):
+/// less than a minute. All of them, as nightly does: `XTASK_STORE=postgres cargo test --workspace --test integration`.
 const ON_POSTGRES: [&str; 4] = ["tasks::", "keeping::", "usage::", "erased::"];
 
 /// What to leave out and what to pass on.

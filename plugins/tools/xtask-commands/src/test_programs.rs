@@ -1,7 +1,8 @@
 //! Builds the workspace's test programs and runs them.
 //!
-//! Owns how many run at once, and what is known of their times: `test`'s own runner says what each test took. Must not know what a test
-//! needs. Invariant: every test program that Cargo builds is run, and the first that fails ends the run.
+//! Owns how many run at once, and what is known of their times: `test`'s own runner says what each test took. Must not
+//! know what a test needs. Invariant: every test program that Cargo builds is run, and the first that fails ends the
+//! run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -115,7 +116,8 @@ pub(crate) fn run_documentation_tests() -> anyhow::Result<()> {
     steps::run("the tests in documentation", &mut cargo)
 }
 
-/// Looks whether the host that was built with the tests is the one of `cargo xtask run`: nothing is left for Cargo to compile.
+/// Looks whether the host that was built with the tests is the one of `cargo xtask run`: nothing is left for Cargo to
+/// compile.
 fn ensure_host_is_shared(lints: bool) -> anyhow::Result<()> {
     let mut cargo = cargo(lints)?;
     let messages = steps::output(cargo.args(serve::HOST).args(["--message-format", "json-render-diagnostics"]))?;

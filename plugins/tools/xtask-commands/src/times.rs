@@ -1,7 +1,7 @@
 //! Prints the times of a run: its steps, the modules of its tests, the slowest tests.
 //!
-//! Owns the form of the tables. Must not measure anything: `steps` and `test_programs` write the files, and so does `.ci/run`. Invariant:
-//! what a run that failed has written is printed, too.
+//! Owns the form of the tables. Must not measure anything: `steps` and `test_programs` write the files, and so does
+//! `.ci/run`. Invariant: what a run that failed has written is printed, too.
 
 use std::path::Path;
 

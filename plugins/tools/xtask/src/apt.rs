@@ -1,8 +1,8 @@
 //! What apt offers: the packages of Debian's archive by version, what they depend on, and their files.
 //!
-//! Owns the package lists under `target/apt`, for machines whose own lists are empty or old. It needs no root. It must not change
-//! the machine: the system's lists, its cache and what is installed stay as they are. A caller's `APT_CONFIG` holds for both kinds
-//! of lists, except for where the lists under `target/apt` are.
+//! Owns the package lists under `target/apt`, for machines whose own lists are empty or old. It needs no root. It must
+//! not change the machine: the system's lists, its cache and what is installed stay as they are. A caller's
+//! `APT_CONFIG` holds for both kinds of lists, except for where the lists under `target/apt` are.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -122,8 +122,8 @@ pub fn unpack(files: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the lists are that belong to the folder. A machine's hooks for updates are about the machine's lists: they are not run.
-/// Translations and catalogues of applications are left out, since nothing here reads them.
+/// Where the lists are that belong to the folder. A machine's hooks for updates are about the machine's lists: they are
+/// not run. Translations and catalogues of applications are left out, since nothing here reads them.
 fn configuration(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -142,7 +142,8 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
     )
 }
 
-/// The first error of an update, or its first download that failed: apt goes on without the latter and ends with success.
+/// The first error of an update, or its first download that failed: apt goes on without the latter and ends with
+/// success.
 fn first_complaint(stderr: &str) -> Option<String> {
     stderr
         .lines()

@@ -1,7 +1,8 @@
 //! Debian's Rust compiler with the sources of its standard library, unpacked under `target/guest-toolchain`.
 //!
-//! Owns that folder: which packages go into it, and that they are complete. What apt offers is examined before anything is
-//! downloaded. Invariant: the marker file `complete` names the packages, and it is there only if all of them are unpacked.
+//! Owns that folder: which packages go into it, and that they are complete. What apt offers is examined before anything
+//! is downloaded. Invariant: the marker file `complete` names the packages, and it is there only if all of them are
+//! unpacked.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -68,8 +69,8 @@ pub fn compiler() -> anyhow::Result<Compiler> {
     Ok(compiler)
 }
 
-/// Tries with the machine's package lists, then with lists that were refreshed a moment ago: the machine's may be empty or name
-/// files that the archive no longer holds.
+/// Tries with the machine's package lists, then with lists that were refreshed a moment ago: the machine's may be empty
+/// or name files that the archive no longer holds.
 pub fn from_apt<T>(attempt: impl Fn(&Apt) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let problem = match attempt(&Apt::system()) {
         Ok(done) => return Ok(done),
@@ -218,8 +219,8 @@ fn not_found(listing: &str) -> Vec<String> {
     names
 }
 
-/// The folders that hold the compiler's shared libraries. LLVM's is beside the others or in a folder of its own, depending on the
-/// package's version.
+/// The folders that hold the compiler's shared libraries. LLVM's is beside the others or in a folder of its own,
+/// depending on the package's version.
 fn library_path(folder: &Path) -> anyhow::Result<String> {
     let mut found = library_folders(&folder.join("usr/lib"))?;
     for below in ["usr/lib", "lib"] {

@@ -1,7 +1,8 @@
-//! Builds the guests in Rust: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
+//! Builds the guests in Rust: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate
+//! becomes `target/plugins/NAME.wasm`.
 //!
-//! The crates `refused`, `foreign`, `public` and `servers` are the exceptions: each of their examples is one component that a host must refuse, or that
-//! knows nothing of this host, so that a dozen of them need no folder each.
+//! The crates `refused`, `foreign`, `public` and `servers` are the exceptions: each of their examples is one component
+//! that a host must refuse, or that knows nothing of this host, so that a dozen of them need no folder each.
 //!
 //! A guest with WIT of its own (`NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
 //! published beside the component, where the host looks for descriptions.
@@ -22,8 +23,8 @@ use crate::{layout, manifest, steps};
 /// Crates whose examples are the components.
 const OF_EXAMPLES: [&str; 4] = ["refused", "foreign", "public", "servers"];
 
-/// Guests with features of shared dependencies that no other guest may have: what is asynchronous belongs to WASI 0.3, and an SDK for servers
-/// asks much of what the others use little of.
+/// Guests with features of shared dependencies that no other guest may have: what is asynchronous belongs to WASI 0.3,
+/// and an SDK for servers asks much of what the others use little of.
 const APART: [&str; 2] = ["concurrent", "servers"];
 
 /// Compiles the named guests and puts their components where hosts and tests look for them; returns where each is.
@@ -93,9 +94,10 @@ fn package(name: &str) -> String {
     format!("plugin-{name}")
 }
 
-/// Compiles the groups of which a guest is chosen, each as a whole: Cargo unites the features that the packages of one build ask of a
-/// dependency, so a guest that is built alone would have other bytes, and a digest that changes with the command is none. The samples
-/// are a group of their own, because the first command of a visitor needs nothing else. What did not change is not compiled again.
+/// Compiles the groups of which a guest is chosen, each as a whole: Cargo unites the features that the packages of one
+/// build ask of a dependency, so a guest that is built alone would have other bytes, and a digest that changes with the
+/// command is none. The samples are a group of their own, because the first command of a visitor needs nothing else.
+/// What did not change is not compiled again.
 fn compile(known: &[String], chosen: &[String]) -> anyhow::Result<()> {
     let toolchain = toolchain::find()?;
     let samples = layout::samples();

@@ -7,7 +7,8 @@ use anyhow::Context as _;
 
 /// The repository.
 pub fn root() -> PathBuf {
-    // `cargo run` sets the variable to plugins/tools/xtask; the compile-time value serves a binary that is started directly.
+    // `cargo run` sets the variable to plugins/tools/xtask; the compile-time value serves a binary that is started
+    // directly.
     let here =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.ancestors().nth(3).map_or(here.clone(), Path::to_path_buf)

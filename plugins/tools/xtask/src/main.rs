@@ -1,7 +1,7 @@
 //! `cargo xtask`, from every folder of the repository.
 //!
-//! Owns which program does a command: this one `run`, which a visitor waits for, and `xtask-commands` every other. Must not know what the
-//! others take.
+//! Owns which program does a command: this one `run`, which a visitor waits for, and `xtask-commands` every other. Must
+//! not know what the others take.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;

@@ -9,7 +9,8 @@ use anyhow::{Context as _, bail};
 
 use crate::{guests, layout, steps};
 
-/// What `cargo xtask run --help` prints. The arguments are read by hand: a parser would be compiled while a visitor waits.
+/// What `cargo xtask run --help` prints. The arguments are read by hand: a parser would be compiled while a visitor
+/// waits.
 pub const HELP: &str = "\
 Build guests and host, then serve the sample plugins.
 
@@ -71,7 +72,8 @@ impl Options {
     }
 }
 
-/// What Cargo is given to build the host that a visitor waits for: that of the tests, so that the second command finds it built.
+/// What Cargo is given to build the host that a visitor waits for: that of the tests, so that the second command finds
+/// it built.
 pub const HOST: [&str; 4] = ["build", "--workspace", "--bin", "bulkhead"];
 
 /// The guests that a visitor wants to see, with what their tools are.
@@ -128,7 +130,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Err(failure).with_context(|| format!("cannot start {}", host.display()))
 }
 
-/// Leaves a process behind that asks the host for a login link once it is there, and prints it. It goes when the host does.
+/// Leaves a process behind that asks the host for a login link once it is there, and prints it. It goes when the host
+/// does.
 fn print_login_link(host: &Path, data: &Path) -> anyhow::Result<()> {
     const ASK: &str = r#"
         for _ in $(seq 200); do

@@ -1,8 +1,8 @@
 //! Runs other programs, says which and how long they took.
 //!
-//! Owns how a program is waited for, and the times of the steps: where `XTASK_TIMES` names a folder, each step adds a line to its file
-//! `steps`, with wall and processor seconds. Must not know what the steps are for. Invariant: processor seconds are those of the program
-//! and of all the programs that it has waited for.
+//! Owns how a program is waited for, and the times of the steps: where `XTASK_TIMES` names a folder, each step adds a
+//! line to its file `steps`, with wall and processor seconds. Must not know what the steps are for. Invariant:
+//! processor seconds are those of the program and of all the programs that it has waited for.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -49,8 +49,8 @@ pub fn run(title: &str, command: &mut Command) -> anyhow::Result<()> {
 
 /// Waits for a program that was started at this moment.
 pub fn wait(child: &mut Child, started: Instant) -> anyhow::Result<(ExitStatus, Times)> {
-    // It is looked at before it is reaped: what its own children took is known then, and its entry is still there. The standard library
-    // has no wait that leaves it there, and what has one would be compiled while a visitor waits.
+    // It is looked at before it is reaped: what its own children took is known then, and its entry is still there. The
+    // standard library has no wait that leaves it there, and what has one would be compiled while a visitor waits.
     let processor = loop {
         match Stat::read(child.id()) {
             Some(Stat { state: 'Z', processor }) => break processor,
@@ -78,8 +78,8 @@ impl Stat {
 
     fn read(pid: u32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The fields behind the command's name, which may hold spaces: the state is the first, utime, stime, cutime and cstime are the
-        // 12th to 15th.
+        // The fields behind the command's name, which may hold spaces: the state is the first, utime, stime, cutime and
+        // cstime are the 12th to 15th.
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         let ticks: u32 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u32>().ok()).sum();
         Some(Self { state: fields[0].chars().next()?, processor: Self::TICK * ticks })

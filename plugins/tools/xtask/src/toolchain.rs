@@ -1,7 +1,7 @@
 //! Finds a compiler for `wasm32-wasip2` in one of three ways and says which one and why.
 //!
-//! The result is a set of arguments and variables for Cargo; nothing is installed outside the repository's target folder,
-//! except by rustup when that way is taken.
+//! The result is a set of arguments and variables for Cargo; nothing is installed outside the repository's target
+//! folder, except by rustup when that way is taken.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,7 +45,8 @@ impl Toolchain {
         format!(r#"{{"arguments":[{}],"variables":{{{variables}}}}}"#, arguments.join(","))
     }
 
-    /// The same for a shell, whose own search path comes behind. `found_in`: the search path that this toolchain was found with.
+    /// The same for a shell, whose own search path comes behind. `found_in`: the search path that this toolchain was
+    /// found with.
     fn script(&self, found_in: &str) -> String {
         let mut lines = vec![format!("# Made by `cargo xtask plugins`: what it takes to compile for {TARGET} here.")];
         lines.extend(self.variables.iter().map(|(key, value)| match value.strip_suffix(found_in) {
@@ -133,8 +134,8 @@ fn rustup() -> anyhow::Result<Toolchain> {
     installed()
 }
 
-/// Debian's compiler with the standard library built from its sources. rustup's Cargo and linkers are still used: Debian's
-/// Cargo lacks what a build of the standard library needs.
+/// Debian's compiler with the standard library built from its sources. rustup's Cargo and linkers are still used:
+/// Debian's Cargo lacks what a build of the standard library needs.
 fn debian() -> anyhow::Result<Toolchain> {
     let facts = steps::output(rustc().arg("-vV"))?;
     let host = facts.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;

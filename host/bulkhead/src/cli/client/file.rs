@@ -1,7 +1,7 @@
 //! A client's file on disk.
 //!
-//! Owns reading and replacing it. Invariant: the file is replaced whole or not at all, keeps its mode, and what it was stands beside
-//! it; a file that another user owns, or that changes meanwhile, is left alone.
+//! Owns reading and replacing it. Invariant: the file is replaced whole or not at all, keeps its mode, and what it was
+//! stands beside it; a file that another user owns, or that changes meanwhile, is left alone.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write as _};

@@ -1,7 +1,7 @@
 //! The MCP clients that Bulkhead can be added to.
 //!
-//! Owns the one table of their files and formats: the command, its help and the page of the documentation are made from it. Must not
-//! read a file or the environment.
+//! Owns the one table of their files and formats: the command, its help and the page of the documentation are made from
+//! it. Must not read a file or the environment.
 
 use serde_json::{Map, Value, json};
 use url::{Host, Url};
@@ -21,8 +21,9 @@ pub(crate) struct KnownClient {
     /// The member of the file that holds its servers by their names.
     pub(super) section: &'static str,
     pub(super) token: TokenSource,
-    /// Characters of a tool's name, where the client refuses, or fails to call, tools whose names have more or hold anything but letters,
-    /// digits, `_` and `-`. `None`: nothing is known against the protocol's names, or the client makes others of them itself.
+    /// Characters of a tool's name, where the client refuses, or fails to call, tools whose names have more or hold
+    /// anything but letters, digits, `_` and `-`. `None`: nothing is known against the protocol's names, or the client
+    /// makes others of them itself.
     pub(super) tool_name_chars_max: Option<usize>,
     /// A server that the client starts.
     pub(super) stdio: fn(&Program) -> Value,

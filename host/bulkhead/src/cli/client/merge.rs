@@ -1,7 +1,7 @@
 //! An entry merged into the text of a client's file.
 //!
-//! Owns the edit. Must not touch the disk. Invariant: every comment and every other member of the text stays; what comes out is read
-//! again, and it is what was there with the entry, or it is refused.
+//! Owns the edit. Must not touch the disk. Invariant: every comment and every other member of the text stays; what
+//! comes out is read again, and it is what was there with the entry, or it is refused.
 
 mod yaml;
 

@@ -1,7 +1,7 @@
 //! `bulkhead client`: tells MCP clients of a host.
 //!
-//! Owns what a client's configuration must say. Must not start a host or connect to one. Invariant: without `--write` nothing is
-//! written, and a token is never printed.
+//! Owns what a client's configuration must say. Must not start a host or connect to one. Invariant: without `--write`
+//! nothing is written, and a token is never printed.
 
 mod entry;
 mod file;
@@ -66,15 +66,16 @@ pub(crate) struct AddArguments {
     name: String,
     #[command(flatten)]
     sources: SourceArguments,
-    /// The client uses a host that serves there, as `bulkhead serve` prints it; of its configuration, names of tools that the client
-    /// would refuse are told
+    /// The client uses a host that serves there, as `bulkhead serve` prints it; of its configuration, names of tools
+    /// that the client would refuse are told
     // Not `config`: the environment may name one, which no one has written on this line.
     #[arg(long, value_name = "URL", value_parser = host_url, conflicts_with_all = ["data", "plugins", "plugin_dirs"])]
     url: Option<Url>,
     /// The host wants a token; the client reads it from a variable, or asks for it, wherever it can
     #[arg(long)]
     token: bool,
-    /// The same, with the file that holds the token, for clients that know no other way than to keep it in their own file
+    /// The same, with the file that holds the token, for clients that know no other way than to keep it in their own
+    /// file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// For the project in this folder alone
@@ -213,7 +214,8 @@ fn write(arguments: &AddArguments, entry: &Entry, path: &Path, holds_token: bool
     Ok(())
 }
 
-/// What was done about a client's file. The text is shown only where it is not written: what is written may hold a token.
+/// What was done about a client's file. The text is shown only where it is not written: what is written may hold a
+/// token.
 fn added(client: &KnownClient, file: &Path, state: &str, text: Option<&str>, backup: Option<&Path>) -> String {
     json!({ "client": client.word, "file": file, "state": state, "text": text, "backup": backup }).to_string()
 }
@@ -238,7 +240,8 @@ fn token_words(client: &KnownClient, name: &str) -> String {
     }
 }
 
-/// The names of tools in the configuration that the client refuses. What is wrong with the configuration otherwise is said when it is used.
+/// The names of tools in the configuration that the client refuses. What is wrong with the configuration otherwise is
+/// said when it is used.
 fn refused_names(client: &KnownClient, sources: &SourceArguments) -> Vec<String> {
     let Some(chars_max) = client.tool_name_chars_max.filter(|_| sources.config.is_some()) else { return Vec::new() };
     sources::load(sources.config.as_deref(), &sources.flags())

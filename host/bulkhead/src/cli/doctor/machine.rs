@@ -14,7 +14,8 @@ use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
 
-/// Descriptors that a host needs beside those of connections: the store, the control socket, guests' files and requests.
+/// Descriptors that a host needs beside those of connections: the store, the control socket, guests' files and
+/// requests.
 const OWN_FILES: u64 = 512;
 /// A year in which this program did not exist, and one that it will not see.
 const YEARS: std::ops::Range<u64> = 2026..2100;

@@ -1,7 +1,8 @@
 //! `bulkhead doctor`: what a host on this machine would lack.
 //!
-//! Owns the findings and their remedies. Must not change anything that stays: what it makes to try something is gone when it ends, and
-//! a running host of the same data directory notices nothing. Invariant: every finding that is not ok says what to do.
+//! Owns the findings and their remedies. Must not change anything that stays: what it makes to try something is gone
+//! when it ends, and a running host of the same data directory notices nothing. Invariant: every finding that is not ok
+//! says what to do.
 
 mod data;
 mod database;
@@ -20,8 +21,9 @@ use serde::Serialize;
 
 /// Look at this machine: what a host here would lack, and what to do about it.
 ///
-/// Looks at the configuration, the kernel, the limits of the process, the data directory and its disk, the database if there is one, the clock, the address, and the
-/// tools that plugins are built with. Nothing is changed. Exit code 1: something fails; warnings alone do not.
+/// Looks at the configuration, the kernel, the limits of the process, the data directory and its disk, the database if
+/// there is one, the clock, the address, and the tools that plugins are built with. Nothing is changed. Exit code 1:
+/// something fails; warnings alone do not.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n  bulkhead doctor --config bulkhead.toml")]
 pub(crate) struct DoctorArguments {

@@ -1,6 +1,7 @@
 //! The page of error codes and HTTP statuses: one heading each, with the meaning and what to do.
 //!
-//! `cargo xtask tidy` compares the headings with the codes in `protocol` and `transport` and with the statuses that `transport` sends.
+//! `cargo xtask tidy` compares the headings with the codes in `protocol` and `transport` and with the statuses that
+//! `transport` sends.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,7 @@
 //! The last calls of one version, and whose they were.
 //!
-//! Owns what is counted of them. Invariant: no more than [`CALLS_MAX`] are kept, and the counts are those of the kept ones.
+//! Owns what is counted of them. Invariant: no more than [`CALLS_MAX`] are kept, and the counts are those of the kept
+//! ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -84,7 +85,8 @@ pub(super) struct Window {
     samples: VecDeque<Sample>,
     whole: Count,
     of: HashMap<Requestor, Count>,
-    /// Who has ever called, also when their calls are forgotten: otherwise many calls of one tenant would make it the only one.
+    /// Who has ever called, also when their calls are forgotten: otherwise many calls of one tenant would make it the
+    /// only one.
     first: Option<TenantId>,
     several: bool,
 }

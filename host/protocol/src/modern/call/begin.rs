@@ -133,7 +133,8 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
     }))
 }
 
-/// The tool as it was offered when the call began that a state is of. What cannot be opened is refused later, in the words for that.
+/// The tool as it was offered when the call began that a state is of. What cannot be opened is refused later, in the
+/// words for that.
 async fn begun_with(
     context: &RequestContext,
     name: &str,
@@ -184,8 +185,8 @@ fn begin(
     Ok(RoundTrip { promote_at, ..round_trip })
 }
 
-/// The tasks behind the names of those that a call continues: each is looked for as `tasks/get` does, and what is not there is left
-/// out.
+/// The tasks behind the names of those that a call continues: each is looked for as `tasks/get` does, and what is not
+/// there is left out.
 pub(super) async fn related(tasks: &Tasks, requestor: &Requestor, names: &[String]) -> Result<Vec<TaskId>, RpcError> {
     let mut seen = Vec::new();
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
 //! A call under an idempotency key of its client: made once, and found again by a repeated request.
 //!
-//! Such a call has a record from the start, whatever its client supports, and goes on when its stream is dropped: the next request with
-//! the key gets what it came to. To a client without tasks, or of a tool that must not be one, it looks like a plain call; what it
-//! asks is answered by another request with the same key, which needs no state.
+//! Such a call has a record from the start, whatever its client supports, and goes on when its stream is dropped: the
+//! next request with the key gets what it came to. To a client without tasks, or of a tool that must not be one, it
+//! looks like a plain call; what it asks is answered by another request with the same key, which needs no state.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Questions in the course of a call: answered from what the client has brought, or left to the request that brings the rest.
+//! Questions in the course of a call: answered from what the client has brought, or left to the request that brings the
+//! rest.
 
 use super::super::bounded_cache::StateId;
 use super::super::multi_round_trip::{Parked, PendingInputRequests, STATE_MS};

@@ -1,7 +1,7 @@
 //! The checkpoints of a journal: what stands behind the last one, and which states are still of use.
 //!
-//! Must not decide when a checkpoint is kept. Invariants: that the guest wrote down a state is never forgotten, so that all of a journal can be
-//! replayed; and the last state is in it.
+//! Must not decide when a checkpoint is kept. Invariants: that the guest wrote down a state is never forgotten, so that
+//! all of a journal can be replayed; and the last state is in it.
 
 use std::ops::Range;
 

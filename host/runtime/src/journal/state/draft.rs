@@ -1,6 +1,7 @@
 //! What is to be kept of a journal: its end as it is, or as it will be.
 //!
-//! Must not change the journal. Invariant: an end begins where what is kept ends, or is all of a journal that begins anew.
+//! Must not change the journal. Invariant: an end begins where what is kept ends, or is all of a journal that begins
+//! anew.
 
 use super::super::entry::{self, Entry};
 use super::folded;
@@ -41,7 +42,8 @@ impl Draft {
     }
 }
 
-/// From which place on a journal is not kept that begins at this one and has so many bytes, and whether nothing of it is.
+/// From which place on a journal is not kept that begins at this one and has so many bytes, and whether nothing of it
+/// is.
 pub(super) fn from(origin: u64, bytes: u64, kept: u64) -> (u64, bool) {
     let begins = origin > 0 && kept < origin;
     (kept.clamp(origin, origin.saturating_add(bytes)), begins)

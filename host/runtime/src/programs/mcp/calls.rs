@@ -1,6 +1,7 @@
 //! Calls: one request, and another one for each time that the server wants to know something first.
 //!
-//! Invariants: each round has an instance of its own, and while the client is asked there is none; a call names only what was listed.
+//! Invariants: each round has an instance of its own, and while the client is asked there is none; a call names only
+//! what was listed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

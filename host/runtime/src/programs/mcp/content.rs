@@ -1,7 +1,7 @@
 //! Results of a server as the records of `wit/`.
 //!
-//! Owns the shapes of the protocol in that direction. Must not judge what is in them: the border of every plugin does. What the protocol
-//! does not know is passed over.
+//! Owns the shapes of the protocol in that direction. Must not judge what is in them: the border of every plugin does.
+//! What the protocol does not know is passed over.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
 //! Schemas of JSON Schema draft-07, which many servers still write.
 //!
-//! Owns the question whether such a schema means the same in 2020-12, the dialect of plugins. Invariant: one that may not is refused, never
-//! guessed at.
+//! Owns the question whether such a schema means the same in 2020-12, the dialect of plugins. Invariant: one that may
+//! not is refused, never guessed at.
 
 use serde_json::{Map, Value};
 

@@ -1,6 +1,7 @@
 //! One request to one instance, and its answer.
 //!
-//! Invariant: reading ends with the answer, and the instance goes then: a server may hold its response open for as long as it likes.
+//! Invariant: reading ends with the answer, and the instance goes then: a server may hold its response open for as long
+//! as it likes.
 
 use futures::future::{Either, select};
 use http::header::CONTENT_TYPE;
@@ -29,7 +30,8 @@ pub(crate) enum EntryPoint<'a> {
     Command(&'a CommandIndices),
 }
 
-/// What came back. Over standard output there are neither a status nor headers, and it looks like a success without any.
+/// What came back. Over standard output there are neither a status nor headers, and it looks like a success without
+/// any.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(super) status: StatusCode,

@@ -1,9 +1,10 @@
-//! MCP servers: web services that answer JSON-RPC at one path, and commands that answer it line by line, whose tools are the plugin's own.
+//! MCP servers: web services that answer JSON-RPC at one path, and commands that answer it line by line, whose tools
+//! are the plugin's own.
 //!
-//! Owns the way between the protocol that such a component speaks and the records of `wit/`. Nothing of it goes round the checks of these
-//! records. Invariants: a request has an instance of its own and is answered in it; its bytes follow from the operation and the answers of
-//! earlier rounds alone, so that a replay sends the same; what comes back is bounded while it comes; no word of a server passes for the
-//! protocol's or the host's.
+//! Owns the way between the protocol that such a component speaks and the records of `wit/`. Nothing of it goes round
+//! the checks of these records. Invariants: a request has an instance of its own and is answered in it; its bytes
+//! follow from the operation and the answers of earlier rounds alone, so that a replay sends the same; what comes back
+//! is bounded while it comes; no word of a server passes for the protocol's or the host's.
 
 mod calls;
 mod content;

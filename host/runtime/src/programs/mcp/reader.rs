@@ -1,7 +1,8 @@
 //! The body of an answer, taken apart into messages while it comes.
 //!
-//! Owns the framing: one JSON text, server-sent events, or lines. Must not know what messages mean. Invariant: neither one message nor
-//! all of them together become longer than the call's result allows, whatever still comes; comments count as well.
+//! Owns the framing: one JSON text, server-sent events, or lines. Must not know what messages mean. Invariant: neither
+//! one message nor all of them together become longer than the call's result allows, whatever still comes; comments
+//! count as well.
 
 use crate::limits::LimitHit;
 

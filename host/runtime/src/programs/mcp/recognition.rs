@@ -1,7 +1,8 @@
 //! Whether a web service or a command is an MCP server, of which era, and what it lists.
 //!
-//! Owns what is asked at load. The era is what `server/discover` says, never that a list succeeds: some servers answer lists of an era that
-//! they do not speak. Invariant: a server whose calls could not work is refused in words, and what is none is left to be what it was.
+//! Owns what is asked at load. The era is what `server/discover` says, never that a list succeeds: some servers answer
+//! lists of an era that they do not speak. Invariant: a server whose calls could not work is refused in words, and what
+//! is none is left to be what it was.
 
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;

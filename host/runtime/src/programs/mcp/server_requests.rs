@@ -1,7 +1,8 @@
 //! What a server asks over its standard output while it works on a call, and the lines that it reads as answers.
 //!
-//! Owns when that happens: the moment its guest waits for anything, which is the same when the call runs again. Invariant: a question
-//! passes every check that one of a plugin passes, and is refused in words where the client cannot be asked.
+//! Owns when that happens: the moment its guest waits for anything, which is the same when the call runs again.
+//! Invariant: a question passes every check that one of a plugin passes, and is refused in words where the client
+//! cannot be asked.
 
 use futures::future::poll_immediate;
 use serde_json::{Value, json};
@@ -84,7 +85,8 @@ impl Call {
         self.conversation.iter().for_each(Conversation::count_looks);
     }
 
-    /// Whether the guest waits for so many things that are all its input, none of which is ready: then it gets to the end of that.
+    /// Whether the guest waits for so many things that are all its input, none of which is ready: then it gets to the
+    /// end of that.
     pub(crate) fn ends_input_for(&self, count: usize) -> bool {
         self.conversation.as_ref().is_some_and(|conversation| conversation.ends_for(count))
     }

@@ -1,8 +1,9 @@
 //! Standard input and output of one instance of a server: a line is a message.
 //!
-//! Owns both streams. Must not ask anybody anything: what the server asks is kept until its guest waits. Invariants: what it reads
-//! follows from the request, from what it wrote and from the answers to that alone; its input stays open until the answer is there, or
-//! until nothing but more input could bring the guest on; what it writes is bounded while it comes.
+//! Owns both streams. Must not ask anybody anything: what the server asks is kept until its guest waits. Invariants:
+//! what it reads follows from the request, from what it wrote and from the answers to that alone; its input stays open
+//! until the answer is there, or until nothing but more input could bring the guest on; what it writes is bounded while
+//! it comes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +26,8 @@ use super::messages::{Reply, ServerRequest};
 use super::reader::{Framing, MessageReader};
 use crate::limits::{LimitHit, STDIO_BYTES_MAX};
 
-/// How often a guest may look for input in a row before it is made to wait a little: its other work may be under way meanwhile.
+/// How often a guest may look for input in a row before it is made to wait a little: its other work may be under way
+/// meanwhile.
 const LOOKS_IN_A_ROW: u32 = 32;
 /// How long it waits then: what it looks for besides may be there any time.
 const NAP: Duration = Duration::from_millis(5);
@@ -161,8 +163,8 @@ impl Conversation {
         self.0.state.lock().looks > 0
     }
 
-    /// Nothing is ready of so many things that the guest waits for. If they are all the input, nothing can bring it on, and it gets to
-    /// the end of that.
+    /// Nothing is ready of so many things that the guest waits for. If they are all the input, nothing can bring it on,
+    /// and it gets to the end of that.
     pub(crate) fn ends_for(&self, count: usize) -> bool {
         let mut state = self.0.state.lock();
         if state.looks < count || count == 0 {
@@ -317,8 +319,8 @@ impl OutputStream for Stdout {
     }
 }
 
-/// A component may run through WASI 0.2 and read through 0.3, where no guest is held while its client is asked: it reads the request,
-/// and the end.
+/// A component may run through WASI 0.2 and read through 0.3, where no guest is held while its client is asked: it
+/// reads the request, and the end.
 impl AsyncRead for Conversation {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         buffer.put_slice(&self.0.state.lock().read(buffer.remaining()));

@@ -1,4 +1,5 @@
-//! Journals that are replayed up to their last mark and no further: nothing leaves, and what would be done otherwise is noticed.
+//! Journals that are replayed up to their last mark and no further: nothing leaves, and what would be done otherwise is
+//! noticed.
 
 use std::sync::atomic::Ordering;
 

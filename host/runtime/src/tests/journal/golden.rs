@@ -1,8 +1,10 @@
-//! A journal of an earlier build, with the component that it was made by: what a host has kept, every later one has to replay.
+//! A journal of an earlier build, with the component that it was made by: what a host has kept, every later one has to
+//! replay.
 //!
-//! The bytes in `golden` stay as they are. A build that cannot replay them any more raises the journal's `ABI` and gets further ones
-//! beside them, which `golden_journal_is_made` writes into a folder that `GOLDEN` names, by the component that is there. A new component's paths
-//! of dependencies are overwritten before it is kept, so that they name no machine.
+//! The bytes in `golden` stay as they are. A build that cannot replay them any more raises the journal's `ABI` and gets
+//! further ones beside them, which `golden_journal_is_made` writes into a folder that `GOLDEN` names, by the component
+//! that is there. A new component's paths of dependencies are overwritten before it is kept, so that they name no
+//! machine.
 
 use std::sync::atomic::Ordering;
 

@@ -62,8 +62,8 @@ async fn request_is_in_doubt_only_once_its_body_may_be_complete() {
         let (replayed, second) = place.replay("script", &arguments, report.history.clone()).await;
         assert_eq!((comparable(&replayed), second), (comparable(&again), report));
     }
-    // The marks of the open request, the question, the value and what was counted behind the answer. Behind the value the guest ends the
-    // body before it is seen again, so the request may have left.
+    // The marks of the open request, the question, the value and what was counted behind the answer. Behind the value
+    // the guest ends the body before it is seen again, so the request may have left.
     assert_eq!(went_on, [(1, false), (1, false), (0, true), (0, false)]);
 }
 

@@ -1,5 +1,5 @@
-//! A call goes on from every journal that a host can have kept of it, and its whole journal replays again. What only reads is sent again, the
-//! rest is in doubt.
+//! A call goes on from every journal that a host can have kept of it, and its whole journal replays again. What only
+//! reads is sent again, the rest is in doubt.
 
 use super::plain_call::PlainCallSink;
 use super::*;

@@ -1,7 +1,8 @@
 //! A new session where the present one broke, and what became of the group that was on its way.
 //!
-//! Owns the fence's way on: it is moved, never read, so that what the server still has unread cannot be done later. Must not write
-//! anything else. Invariant: after a new session, of each group it is known whether it was done, and no other host has the schema.
+//! Owns the fence's way on: it is moved, never read, so that what the server still has unread cannot be done later.
+//! Must not write anything else. Invariant: after a new session, of each group it is known whether it was done, and no
+//! other host has the schema.
 
 use std::sync::atomic::Ordering;
 
@@ -176,7 +177,8 @@ pub(in super::super) async fn wait_for_lock(
     Ok(())
 }
 
-/// The lock of the only host that works with a schema, or of each of several. It goes with the connection; what it protects is the fence.
+/// The lock of the only host that works with a schema, or of each of several. It goes with the connection; what it
+/// protects is the fence.
 async fn take_lock(connection: &Connection, schema: &str, is_shared: bool) -> Result<bool, Failure> {
     let number = lock_number("host", schema);
     let text = match is_shared {

@@ -1,4 +1,5 @@
-//! Several hosts on one schema: each has a fence of its own, what is counted is exact, and what a dead one held is claimed once.
+//! Several hosts on one schema: each has a fence of its own, what is counted is exact, and what a dead one held is
+//! claimed once.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The engine's tree, and the rows in it.
 //!
-//! Owns the way from the root to the leaves. Invariant: the leaves that are counted are those that sled finds, each once and none left out.
+//! Owns the way from the root to the leaves. Invariant: the leaves that are counted are those that sled finds, each
+//! once and none left out.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -46,8 +46,8 @@ fn refusal(dir: &Path) -> String {
     }
 }
 
-/// Every flipped byte either lies where nothing is read any more, or is noticed: the store never opens with less in it. What is
-/// refused stays as it is on disk, and what can be saved of it makes a sound store.
+/// Every flipped byte either lies where nothing is read any more, or is noticed: the store never opens with less in it.
+/// What is refused stays as it is on disk, and what can be saved of it makes a sound store.
 #[test]
 fn flipped_store_bytes_are_noticed_or_harmless() {
     let sound = filled();

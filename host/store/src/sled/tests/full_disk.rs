@@ -155,7 +155,8 @@ fn failed_store_write_is_hidden_and_store_recovers() {
     assert_eq!(check(&dir).unwrap().problems, [] as [String; 0]);
 }
 
-/// Says that there is room as long as the hog is there, and the truth afterwards: nobody can watch the disk all the time.
+/// Says that there is room as long as the hog is there, and the truth afterwards: nobody can watch the disk all the
+/// time.
 fn lying(hog: std::path::PathBuf) -> crate::sled::FreeSpace {
     let truth = crate::sled::space::statvfs();
     let asked = AtomicU64::new(0);

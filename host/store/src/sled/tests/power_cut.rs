@@ -1,9 +1,9 @@
 //! The power cut: what was not synced is forgotten.
 //!
-//! A library preloaded into the writing process keeps a second disk that holds only what was synced. After a kill, that disk
-//! must hold everything that was acknowledged. Bytes that were flushed without a sync are gone there, as they are after a real
-//! power cut; a control shows that the second disk does forget. Where this user may mount file systems, the same is tried with
-//! an ext4 that is shut down without writing its journal.
+//! A library preloaded into the writing process keeps a second disk that holds only what was synced. After a kill, that
+//! disk must hold everything that was acknowledged. Bytes that were flushed without a sync are gone there, as they are
+//! after a real power cut; a control shows that the second disk does forget. Where this user may mount file systems,
+//! the same is tried with an ext4 that is shut down without writing its journal.
 
 use std::fs;
 use std::io::Write;

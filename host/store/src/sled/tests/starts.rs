@@ -83,7 +83,8 @@ fn is_marked(dir: &Path) -> bool {
     mark::recall(&layout, &state).is_some()
 }
 
-/// Whether everything is there and right; an error where something cannot be read. What is gone without an error fails the test.
+/// Whether everything is there and right; an error where something cannot be read. What is gone without an error fails
+/// the test.
 fn read(store: &SledStore) -> Result<(), Error> {
     runtime().block_on(async {
         for number in 0..TASKS {

@@ -1,4 +1,5 @@
-//! Data directories of builds before 0.1.0 are refused and left as they are; what an export of theirs holds comes over but for tasks.
+//! Data directories of builds before 0.1.0 are refused and left as they are; what an export of theirs holds comes over
+//! but for tasks.
 
 use std::collections::BTreeMap;
 use std::fs;

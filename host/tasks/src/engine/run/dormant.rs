@@ -1,8 +1,10 @@
-//! Tasks that nothing drives, because their calls have left memory or wait for a permit: how they come there, and when they go on.
+//! Tasks that nothing drives, because their calls have left memory or wait for a permit: how they come there, and when
+//! they go on.
 //!
-//! Owns what the engine does for a task that rests: it holds no instance, no permit, no record and nothing that runs. Must not start a
-//! guest. Invariants: a call leaves memory in one step with its record, after everything that it has seen is kept; and what happens to the
-//! record meanwhile is looked at again once the task rests, so that no wake is lost.
+//! Owns what the engine does for a task that rests: it holds no instance, no permit, no record and nothing that runs.
+//! Must not start a guest. Invariants: a call leaves memory in one step with its record, after everything that it has
+//! seen is kept; and what happens to the record meanwhile is looked at again once the task rests, so that no wake is
+//! lost.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! One run of one task, from its place in the queue to its outcome.
 //!
-//! Owns the controls of a running call. A run observes its record: cancelling, pausing, answering or steering is a commit first, and
-//! the run sees the new record and acts. Invariant: a panic in here fails this task alone.
+//! Owns the controls of a running call. A run observes its record: cancelling, pausing, answering or steering is a
+//! commit first, and the run sees the new record and acts. Invariant: a panic in here fails this task alone.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ impl RunStart {
 }
 
 impl EngineContext {
-    /// Starts the run of a stored task. A change that was committed before the run existed found no run to notify: if there was one
-    /// since this moment, the run reads its record again.
+    /// Starts the run of a stored task. A change that was committed before the run existed found no run to notify: if
+    /// there was one since this moment, the run reads its record again.
     pub(crate) async fn start_run(
         self: &Arc<Self>,
         task: Arc<Task>,
@@ -85,7 +85,8 @@ impl EngineContext {
         else {
             return Some(permit);
         };
-        // Its place may come after its permit: then it has no number yet, and stands at the end if it cannot use the permit.
+        // Its place may come after its permit: then it has no number yet, and stands at the end if it cannot use the
+        // permit.
         let number = queued.take_entry().map(|entry| entry.number());
         spawn_admitted(Arc::clone(self), run, AdmittedRun { queued, permit, number });
         None
@@ -200,7 +201,8 @@ fn end_span(span: &Span, run: &Run) {
     span.end();
 }
 
-/// Does the work; when its time is over, the other thing beside it. The work is never dropped: it may be about to commit.
+/// Does the work; when its time is over, the other thing beside it. The work is never dropped: it may be about to
+/// commit.
 async fn beside<F: Future + Unpin>(mut work: F, left: Duration, when_over: impl Future<Output = ()>) -> F::Output {
     tokio::select! {
         done = &mut work => return done,

@@ -1,6 +1,7 @@
 //! The end of a run: its outcome, on its way to the record.
 //!
-//! Invariant: work that was done is not lost to a store that refuses; the outcome is kept until it is written, or the task is gone.
+//! Invariant: work that was done is not lost to a store that refuses; the outcome is kept until it is written, or the
+//! task is gone.
 
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ pub(crate) async fn finish(inner: &Arc<EngineContext>, run: &Run, task: &Task, r
     write(inner, run, task, &Event::Finish { attempt: task.attempt, outcome, message }, output).await;
 }
 
-/// Commits an end, however often the store refuses. A call that ended just before its pause has an outcome that waits for the resume:
-/// a paused task does not complete.
+/// Commits an end, however often the store refuses. A call that ended just before its pause has an outcome that waits
+/// for the resume: a paused task does not complete.
 pub(crate) async fn write(
     inner: &Arc<EngineContext>,
     run: &Run,

@@ -1,8 +1,8 @@
 //! Drives the guest of one call: what it waits for, the slot that the call occupies, and its reports about its plugin.
 //!
-//! Owns the running call and its slot. A plain call and the run of a task each hold a driver and decide on the events that it passes on;
-//! a promotion moves the driver from the one to the other, and the guest does not notice. Must not know records or clients. Invariant: a
-//! guest that has waited goes on only with a permit.
+//! Owns the running call and its slot. A plain call and the run of a task each hold a driver and decide on the events
+//! that it passes on; a promotion moves the driver from the one to the other, and the guest does not notice. Must not
+//! know records or clients. Invariant: a guest that has waited goes on only with a permit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,7 +183,8 @@ impl GuestDriver {
         &self.guest.plugin
     }
 
-    /// The next event that the owner decides on; `None` if the sandbox broke off without [`CallEvent::Finished`]. Cancel-safe.
+    /// The next event that the owner decides on; `None` if the sandbox broke off without [`CallEvent::Finished`].
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<CallEvent> {
         loop {
             if let GuestNews::Event(event) = self.news().await {
@@ -233,7 +234,8 @@ impl GuestDriver {
         }
     }
 
-    /// How the guest rests, if it can leave memory: nothing that it began outside is under way, and it computed little, which it does again.
+    /// How the guest rests, if it can leave memory: nothing that it began outside is under way, and it computed little,
+    /// which it does again.
     pub(crate) fn leaves_memory(&self) -> Option<Rest> {
         let control = &self.guest.running.control;
         let is_cheap = control.cpu_ms_to_repeat() <= self.call_slot.limits().task_evict_cpu_ms;
@@ -279,7 +281,8 @@ impl GuestDriver {
         self.rest_if_paused();
     }
 
-    /// A paused guest gives its permit back. One that waits for something goes on waiting, in the place that it has for that.
+    /// A paused guest gives its permit back. One that waits for something goes on waiting, in the place that it has for
+    /// that.
     fn rest_if_paused(&mut self) {
         if self.is_paused && matches!(self.wait, Wait::Nothing | Wait::Permit(_)) {
             self.call_slot.rest(IdleState::Stopped);
@@ -335,7 +338,8 @@ impl GuestDriver {
         }
     }
 
-    /// Each request to the client is a span, and tells the client which. What the guest says of a trace itself is its own.
+    /// Each request to the client is a span, and tells the client which. What the guest says of a trace itself is its
+    /// own.
     fn begin_input_spans(&mut self, requests: &mut [InputRequest]) {
         for request in requests {
             let name = request.kind.operation_name();
@@ -400,7 +404,8 @@ impl GuestDriver {
         }
     }
 
-    /// Shows the guest that the call is cancelled. Returns how long it has to notice; `None` if it never looked for signals.
+    /// Shows the guest that the call is cancelled. Returns how long it has to notice; `None` if it never looked for
+    /// signals.
     pub(crate) fn cancel(&mut self) -> Option<Duration> {
         self.end_input_spans(&Err(InputRequestError::Cancelled));
         let control = &self.guest.running.control;
@@ -434,7 +439,8 @@ impl GuestDriver {
         self.guest.running.control.steering_pending(pending);
     }
 
-    /// Reports the end of the call to the health of its plugin. `label`: the tool's name, or what else the call was for.
+    /// Reports the end of the call to the health of its plugin. `label`: the tool's name, or what else the call was
+    /// for.
     pub(crate) fn report_end<T>(&self, label: &str, result: &Result<T, CallError>) {
         let busy = self.call_slot.busy().saturating_sub(self.busy_before);
         self.context.health.call_ended(&self.requestor, &self.guest.plugin, label, result, busy);

@@ -1,5 +1,5 @@
-//! A plain call of a tool, or another request to a plugin: no record, no disk; it lives as long as its client holds it. A call may
-//! be promoted to a task, and takes the journal along that it kept in memory until then.
+//! A plain call of a tool, or another request to a plugin: no record, no disk; it lives as long as its client holds it.
+//! A call may be promoted to a task, and takes the journal along that it kept in memory until then.
 
 use std::sync::Arc;
 
@@ -77,22 +77,24 @@ impl Drop for Counted {
 }
 
 impl PlainCall {
-    /// Marks the call as parked: it has sent an input request, and no client waits for it until the next request continues it. A
-    /// drain does not wait for it either.
+    /// Marks the call as parked: it has sent an input request, and no client waits for it until the next request
+    /// continues it. A drain does not wait for it either.
     pub fn park(&mut self) {
         self.work.counted.set(false);
         self.work.give_up_place();
     }
 
-    /// Another request of the same requestor listens from now on: the guest reports and asks what that one wants and can answer.
+    /// Another request of the same requestor listens from now on: the guest reports and asks what that one wants and
+    /// can answer.
     pub fn set_client(&self, client: ClientContext) {
         let ClientContext { features, log_level, wants_progress } = client;
         self.work.guest.set_client(ClientView { features, log_level, wants_progress });
     }
 
-    /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
-    /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly. If that is for want of a place among
-    /// the running tasks, the call has its turn: [`CallNews::Detach`] comes when there is one.
+    /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the
+    /// guest never notices. When a quota refuses, the call comes back with the reason and goes on plainly. If that is
+    /// for want of a place among the running tasks, the call has its turn: [`CallNews::Detach`] comes when there is
+    /// one.
     pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Arc<Task>, (Self, Error)> {
         let work = &mut *self.work;
         let Some(call) = work.request.clone() else {

@@ -1,7 +1,8 @@
 //! A task whose permit is there, and what its record says when it leaves the queue.
 //!
-//! Owns that change of the record, and the reading of the record before it: a task that waits has none in memory. Must not start a guest.
-//! Invariant: nothing runs before the record says that it does, under the lease of this host and as an attempt of its own.
+//! Owns that change of the record, and the reading of the record before it: a task that waits has none in memory. Must
+//! not start a guest. Invariant: nothing runs before the record says that it does, under the lease of this host and as
+//! an attempt of its own.
 
 use std::sync::Arc;
 
@@ -51,7 +52,8 @@ fn is_begun(inner: &EngineContext, before: u32, task: &Task) -> bool {
     is_running(task) && task.attempt > before && task.lease.is_some_and(|lease| lease.node == inner.node())
 }
 
-/// Reads the record of a task that is admitted, which something drives from then on. `None`: the task is over, or waits again.
+/// Reads the record of a task that is admitted, which something drives from then on. `None`: the task is over, or waits
+/// again.
 pub(crate) async fn take_up(
     inner: &Arc<EngineContext>,
     run: &Run,
@@ -100,7 +102,8 @@ pub(crate) async fn take_up(
     None
 }
 
-/// Marks the record of a task as running that leaves the queue. `None`: the task is over, or [is to wait again](Run::leave).
+/// Marks the record of a task as running that leaves the queue. `None`: the task is over, or [is to wait
+/// again](Run::leave).
 pub(crate) async fn leave_queue(
     inner: &Arc<EngineContext>,
     run: &Run,

@@ -1,8 +1,9 @@
 //! Tasks whose host was killed: what becomes of each, and how a call goes on where it was.
 //!
-//! Owns the decision whether a journal may be trusted, and the limit of tries. Must not know what a journal says. Invariants: a task goes on
-//! only where its marker, its attempt and the head of its journal agree; a call without a journal that was to keep one has had no effect,
-//! and begins anew; and one that is resumed without coming further is held instead of being tried for ever.
+//! Owns the decision whether a journal may be trusted, and the limit of tries. Must not know what a journal says.
+//! Invariants: a task goes on only where its marker, its attempt and the head of its journal agree; a call without a
+//! journal that was to keep one has had no effect, and begins anew; and one that is resumed without coming further is
+//! held instead of being tried for ever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,8 @@ pub(crate) async fn lost_run(inner: &EngineContext, task: &Task) -> Result<LostR
 /// How the status of a task begins that could not go on after a restart; what follows says why.
 pub const COULD_NOT: &str = "the host was restarted and the task could not";
 
-/// What happens to a task whose run is lost. One that was to go on and cannot says why, to its requestor and in the log.
+/// What happens to a task whose run is lost. One that was to go on and cannot says why, to its requestor and in the
+/// log.
 pub(crate) async fn interrupted(inner: &EngineContext, task: &Task, how: Interruption) -> Event {
     let hindrance = if how == Interruption::Fail { hindrance(inner, task).await } else { None };
     let Some(why) = hindrance else { return Event::Interrupt { how } };
@@ -202,8 +204,8 @@ pub(crate) async fn history(inner: &EngineContext, task: &Task) -> Result<Option
     Ok(Some((head, History(bytes.into()))))
 }
 
-/// What becomes of a task whose call could not be brought back: it is held where another engine began it, which may bring it back, and
-/// ends otherwise. Whether it is held.
+/// What becomes of a task whose call could not be brought back: it is held where another engine began it, which may
+/// bring it back, and ends otherwise. Whether it is held.
 pub(crate) async fn not_brought_back(
     inner: &Arc<EngineContext>,
     run: &Run,
@@ -225,7 +227,8 @@ pub(crate) async fn not_brought_back(
     hold(inner, run, task, OTHER_ENGINE).await
 }
 
-/// Keeps the journal beyond the end of its task, for operators: it says what the call did before. It goes with its task.
+/// Keeps the journal beyond the end of its task, for operators: it says what the call did before. It goes with its
+/// task.
 async fn diverged_journal(inner: &EngineContext, task: &Task, divergence: &str) -> Option<Append> {
     let head = inner.store.journal(&task.requestor, task.id).await.ok().flatten()?;
     let state = JournalState::Diverged { reason: divergence.to_owned() };
@@ -233,7 +236,8 @@ async fn diverged_journal(inner: &EngineContext, task: &Task, divergence: &str) 
     Some(Append::of_head(task.attempt, head.rows, after))
 }
 
-/// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the end counts more.
+/// Ends a task whose call could not be brought back to where it was. What was kept of it goes along where it can: the
+/// end counts more.
 async fn lose(inner: &Arc<EngineContext>, run: &Run, task: &Task, message: &str, kept: Option<Append>) {
     let outcome = Outcome::Error(CallError::Interrupted);
     let message = Some(line(message));

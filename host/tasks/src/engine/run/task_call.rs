@@ -1,7 +1,7 @@
 //! The call of a task: its guest, and the record that decides what becomes of it.
 //!
-//! Must not write an outcome. Invariant: cancelling, pausing, answering and steering are commits first; the call reads the new record
-//! and acts on it.
+//! Must not write an outcome. Invariant: cancelling, pausing, answering and steering are commits first; the call reads
+//! the new record and acts on it.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ impl TaskCall {
         Self { inner, guest, run, seen, task, issued_keys: Vec::new(), grace_until: None, replay_failure: None }
     }
 
-    /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is, or the call has left
-    /// memory. The guest is stopped either way.
+    /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is, or the
+    /// call has left memory. The guest is stopped either way.
     pub(crate) async fn run(mut self) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
         let result = loop {
             if self.replay_failure.is_some() {
@@ -78,7 +78,8 @@ impl TaskCall {
                 Next::Eviction(_) => self.guest.stay(),
                 Next::Event(Some(CallEvent::Finished(result))) => break result.and_then(of_kind),
                 Next::Event(Some(event)) => self.take(event).await,
-                // The sandbox ends every call with `Finished`; a closed stream is a bug there, and the task must not hang on it.
+                // The sandbox ends every call with `Finished`; a closed stream is a bug there, and the task must not
+                // hang on it.
                 Next::Event(None) => break Err(CallError::Interrupted),
             }
         };
@@ -246,8 +247,8 @@ impl TaskCall {
         self.guest.refuse_input(reply, error);
     }
 
-    /// Whether an earlier run has asked this already, after so many other questions: then it is the same question, and its answers are in
-    /// the record or come there.
+    /// Whether an earlier run has asked this already, after so many other questions: then it is the same question, and
+    /// its answers are in the record or come there.
     fn ask_again(&mut self, requests: &[InputRequest], asked_before: usize) -> bool {
         let known: Vec<_> = self.task.inputs.iter().skip(asked_before).take(requests.len()).collect();
         if known.is_empty() {
@@ -263,8 +264,8 @@ impl TaskCall {
         true
     }
 
-    /// Each message is delivered once at most: it leaves the record before the guest gets it. What a run took that was lost with its host
-    /// is not given to the next one.
+    /// Each message is delivered once at most: it leaves the record before the guest gets it. What a run took that was
+    /// lost with its host is not given to the next one.
     async fn deliver(&mut self, open: Option<OpenTail>, reply: oneshot::Sender<Vec<String>>) {
         let mut messages = Vec::new();
         if self.run.task().is_some_and(|task| !task.steering.is_empty()) {
@@ -300,7 +301,8 @@ impl TaskCall {
     }
 }
 
-/// Puts a question into the record. A store that cannot be reached is waited for: nothing was written, and the guest waits anyway.
+/// Puts a question into the record. A store that cannot be reached is waited for: nothing was written, and the guest
+/// waits anyway.
 async fn store_question(
     inner: &EngineContext,
     task: &Task,

@@ -92,7 +92,8 @@ async fn dormant_task_holds_at_most_4_kib() {
     assert!(each <= 4_096, "{each}");
 }
 
-/// What only a call that runs needs is made when it runs: a future, a channel for what happens to the record, and the record.
+/// What only a call that runs needs is made when it runs: a future, a channel for what happens to the record, and the
+/// record.
 #[tokio::test]
 async fn task_that_nothing_drives_is_small_and_has_no_future() {
     let world = world_on(Arc::new(MemoryStore::new()), Limits { task_evict_after_ms: 0, ..limits() });

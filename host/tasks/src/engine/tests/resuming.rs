@@ -335,8 +335,8 @@ async fn new_call_of_a_demoted_version_keeps_no_journal_and_an_older_one_goes_on
     assert_eq!(next.ended(before.id).await, Outcome::Output { is_error: false });
 }
 
-/// The store has the question, and its guest was told otherwise: what the guest asks then would stand beside a journal that says that it
-/// waits for the answer.
+/// The store has the question, and its guest was told otherwise: what the guest asks then would stand beside a journal
+/// that says that it waits for the answer.
 #[tokio::test]
 async fn guest_whose_question_was_kept_unheard_asks_nothing_more() {
     let world = world();

@@ -1,8 +1,8 @@
 //! Tasks that wait for a permit without a future of their own: thousands may, for hours.
 //!
-//! Owns their places in the queues, and the way on which a permit comes to its task. Must not know what a task does with it. Invariants: a
-//! permit is handed out while nothing is locked, by one thread at a time and not by one within another, however many tasks refuse theirs;
-//! and what a task does not take is free again.
+//! Owns their places in the queues, and the way on which a permit comes to its task. Must not know what a task does
+//! with it. Invariants: a permit is handed out while nothing is locked, by one thread at a time and not by one within
+//! another, however many tasks refuse theirs; and what a task does not take is free again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,8 +70,8 @@ impl Admission {
         self.hand_permit.get_or_init(|| HandPermit(hand));
     }
 
-    /// A place in the queue of the task's requestor: the end, or where one was that had its turn and could not use it. Its permit may be
-    /// handed to it before this returns.
+    /// A place in the queue of the task's requestor: the end, or where one was that had its turn and could not use it.
+    /// Its permit may be handed to it before this returns.
     pub(crate) fn enqueue_task(
         self: &Arc<Self>,
         task: TaskRef,

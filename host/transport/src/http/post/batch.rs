@@ -1,7 +1,7 @@
 //! POST of several messages at once, in sessions of the one revision that has that.
 //!
-//! Owns their charge. Invariant: every message of a batch is charged before the first one is received, and a refusal of the charge answers
-//! all of its requests.
+//! Owns their charge. Invariant: every message of a batch is charged before the first one is received, and a refusal of
+//! the charge answers all of its requests.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! One POST on its way in: its headers, its body, its message, its place among the open requests, and what became of
 //! it.
 //!
-//! Owns the order of these steps. Must not drive a request. Invariant: no step begins before the one before it let the POST through.
+//! Owns the order of these steps. Must not drive a request. Invariant: no step begins before the one before it let the
+//! POST through.
 
 use std::sync::Arc;
 

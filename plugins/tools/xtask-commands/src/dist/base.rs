@@ -1,6 +1,7 @@
 //! Fetches the packages of Debian that the image's libraries come from.
 //!
-//! Owns the folder `target/dist-base`. `dist` checks the digests; what is fetched here is only a file with the right name.
+//! Owns the folder `target/dist-base`. `dist` checks the digests; what is fetched here is only a file with the right
+//! name.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! How programs are built so that no path of the machine is in them.
 //!
-//! Rust's compiler and the C compiler write paths of sources into what they compile, for panics and assertions. Here both are told to
-//! write other ones. Flags in `RUSTFLAGS` would do that too, but Cargo makes file names out of those flags, and link-time optimisation
-//! takes its order from file names. So a wrapper adds them, of which Cargo knows nothing.
+//! Rust's compiler and the C compiler write paths of sources into what they compile, for panics and assertions. Here
+//! both are told to write other ones. Flags in `RUSTFLAGS` would do that too, but Cargo makes file names out of those
+//! flags, and link-time optimisation takes its order from file names. So a wrapper adds them, of which Cargo knows
+//! nothing.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,8 @@ use xtask::{layout, steps};
 /// A folder of this machine, and what is written in its place.
 pub(super) type Remapped = Vec<(PathBuf, String)>;
 
-/// The folders that sources lie in: the repository, what was fetched, and the standard library. The longest come last, because the
-/// last that fits counts.
+/// The folders that sources lie in: the repository, what was fetched, and the standard library. The longest come last,
+/// because the last that fits counts.
 pub(super) fn remapped() -> anyhow::Result<Remapped> {
     let mut remapped = vec![(layout::root(), "/bulkhead".to_owned())];
     // The folder has the registry's name, which depends on where crates were fetched from.

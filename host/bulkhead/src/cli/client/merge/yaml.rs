@@ -1,6 +1,7 @@
 //! An entry put between the lines of a YAML file.
 //!
-//! No library edits YAML and keeps its comments reliably, so lines are inserted, and a parser compares before and after.
+//! No library edits YAML and keeps its comments reliably, so lines are inserted, and a parser compares before and
+//! after.
 
 use anyhow::{bail, ensure};
 use saphyr::{LoadableYamlNode as _, ScalarOwned, YamlOwned};
