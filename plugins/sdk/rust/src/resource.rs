@@ -128,7 +128,10 @@ type ReadMember = Box<dyn Fn(&Variables) -> Result<Body, CallError>>;
 /// fn plugin() -> Plugin {
 ///     Plugin::new().resource_template(
 ///         ResourceTemplate::new("weather://{city}/now", "weather", |of| format!("Rain in {}", of.get("city")))
-///             .complete("city", |partial| ["Lima", "Lisbon"].into_iter().filter(|city| city.starts_with(partial.value())).map(str::to_owned).collect()),
+///             .complete("city", |partial| {
+///                 let cities = ["Lima", "Lisbon"].into_iter();
+///                 cities.filter(|city| city.starts_with(partial.value())).map(str::to_owned).collect()
+///             }),
 ///     )
 /// }
 ///

@@ -7,6 +7,7 @@
 mod bindings;
 mod bounds;
 mod code;
+mod comments;
 mod errors;
 mod layers;
 mod loops;
@@ -28,13 +29,14 @@ type Finding = String;
 type Check = fn(&Repository) -> anyhow::Result<Vec<Finding>>;
 
 /// Every check, with the subject that it is listed under.
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("layers", layers::check),
     ("loops", loops::check),
     ("portable", portable::check),
     ("bounds", bounds::check),
     ("words", words::check),
     ("bindings", bindings::check),
+    ("comments", comments::check),
     ("requirements", requirements::check),
     ("security", security::check),
     ("errors", errors::check),
