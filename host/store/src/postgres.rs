@@ -20,6 +20,7 @@ mod held;
 mod host_port;
 mod hosts;
 mod import;
+mod look;
 mod membership;
 mod news;
 mod operation;

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use super::super::{Error, RowKind, record};
 use super::PostgresStore;
-use super::committer::task_head;
+use super::look::task_head;
 use super::operation::TaskHead;
 use super::snapshot::{Snapshot, bytes, maybe_bytes};
 use super::sql::JOURNALS_WITHOUT_TASK;

@@ -23,21 +23,19 @@ use tokio::time::Instant;
 
 pub(super) use self::reconnect::wait_for_lock;
 use self::reconnect::was_done;
-use super::super::{Error, RowKind, Usage};
+use super::super::{Error, RowKind};
 use super::connection::{Connection, LATE_AFTER};
 use super::errors::{Failure, unavailable};
 use super::hosts;
+use super::look::look_at;
 use super::membership::Membership;
-use super::operation::{Answer, Envelope, Operation, Reply, TaskHead};
+use super::operation::{Answer, Envelope, Operation, Reply};
 use super::overlay::Overlay;
 use super::planner::{Counted, Planner};
 use super::sql::Sql;
 use super::state::{Shared, Trouble};
-use super::writes::{self, Keys, Write, task_ref, unreadable};
-use crate::journal::TaskRef;
+use super::writes::{self, Write, unreadable};
 use bulkhead_domain::crash_points;
-use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
-use bulkhead_domain::task::{Lease, NodeId};
 
 /// Operations in a group. More would make the first ones wait for the last ones.
 const GROUP_OPERATIONS_MAX: usize = 512;
@@ -342,41 +340,12 @@ impl Committer {
         // It is large.
         let looking = Box::pin(look_at(connection, &self.shared, self.number, &overlay));
         let looked = tokio::time::timeout(LATE_AFTER, looking).await.map_err(|_| BeginError::Late)?;
-        let Looked { advanced, tasks, aliases, journals, rows, usage, held } = looked.map_err(BeginError::Failed)?;
-        if advanced != 1 {
+        let looked = looked.map_err(BeginError::Failed)?;
+        if !looked.has_fence() {
             self.connection = None;
             return Err(BeginError::Lost);
         }
-        let unreadable = |error: Error| BeginError::Failed(Failure::Broken(error.to_string()));
-        if self.shared.membership.is_some() {
-            overlay.found_usage(&usage.iter().map(usage_of).collect::<Result<_, _>>().map_err(unreadable)?);
-        }
-        if let Some(membership) = &self.shared.membership {
-            overlay.held.found(membership.node(), &held).map_err(unreadable)?;
-        }
-        for row in &tasks {
-            overlay.found_task(task_ref(row, 0).map_err(unreadable)?, task_head(row).map_err(unreadable)?);
-        }
-        for row in &aliases {
-            let digest: &[u8] = row.try_get(3).map_err(|error| BeginError::Failed(error.into()))?;
-            let TaskRef { requestor, id } = task_ref(row, 0).map_err(unreadable)?;
-            if let Ok(digest) = digest.try_into() {
-                overlay.aliases.insert((requestor, digest), Some(id));
-            }
-        }
-        for row in &journals {
-            let value: &[u8] = row.try_get(3).map_err(|error| BeginError::Failed(error.into()))?;
-            overlay.found_journal(task_ref(row, 0).map_err(unreadable)?, value);
-        }
-        for row in &rows {
-            let kind: i16 = row.try_get(0).map_err(|error| BeginError::Failed(error.into()))?;
-            let key: Vec<u8> = row.try_get(1).map_err(|error| BeginError::Failed(error.into()))?;
-            let value: Vec<u8> = row.try_get(2).map_err(|error| BeginError::Failed(error.into()))?;
-            let kind = RowKind::ALL.into_iter().find(|known| *known as i16 == kind);
-            if let Some(cell) = kind.and_then(|kind| overlay.rows.get_mut(&(kind, key))) {
-                cell.value = Some(value);
-            }
-        }
+        looked.fill(self.shared.membership.as_ref(), &mut overlay).map_err(BeginError::Failed)?;
         Ok(overlay)
     }
 
@@ -459,126 +428,10 @@ enum BeginError {
     Failed(Failure),
 }
 
-/// What the first round trip found.
-struct Looked {
-    advanced: u64,
-    tasks: Vec<tokio_postgres::Row>,
-    aliases: Vec<tokio_postgres::Row>,
-    journals: Vec<tokio_postgres::Row>,
-    rows: Vec<tokio_postgres::Row>,
-    /// Nothing where this process counts what is stored.
-    usage: Vec<tokio_postgres::Row>,
-    held: Vec<tokio_postgres::Row>,
-}
-
-async fn look_at(connection: &Connection, shared: &Shared, number: i64, overlay: &Overlay) -> Result<Looked, Failure> {
-    let membership = shared.membership.as_ref();
-    let tasks = Keys::of(overlay.tasks.keys());
-    let journals = Keys::of(overlay.journals.keys());
-    let mut aliases = Keys::default();
-    for (requestor, alias) in overlay.aliases.keys() {
-        aliases.tenants.push(requestor.tenant.0.to_vec());
-        aliases.requestors.push(requestor.id.0.to_vec());
-        aliases.ids.push(alias.to_vec());
-    }
-    let kinds: Vec<i16> = overlay.rows.keys().map(|(kind, _)| *kind as i16).collect();
-    let keys: Vec<&[u8]> = overlay.rows.keys().map(|(_, key)| key.as_slice()).collect();
-    let of_keys = async |sql: Sql, keys: &Keys| match keys.ids.is_empty() {
-        true => Ok(Vec::new()),
-        false => connection.query(sql, &[&keys.tenants, &keys.requestors, &keys.ids]).await,
-    };
-    let of_rows = async || match kinds.is_empty() {
-        true => Ok(Vec::new()),
-        false => connection.query(Sql::LoadRows, &[&kinds, &keys]).await,
-    };
-    let stripes = membership.map(|_| overlay.stripes()).unwrap_or_default();
-    let lock_stripes = async || match membership.filter(|_| !stripes.is_empty()) {
-        None => Ok(0),
-        Some(membership) => connection.execute(Sql::LockStripes, &[&membership.stripes_of, &stripes]).await,
-    };
-    let counted: Vec<Requestor> = membership.map(|_| overlay.counted().into_iter().collect()).unwrap_or_default();
-    let tenants: Vec<&[u8]> = counted.iter().map(|requestor| requestor.tenant.0.as_slice()).collect();
-    let requestors: Vec<&[u8]> = counted.iter().map(|requestor| requestor.id.0.as_slice()).collect();
-    let of_usage = async || match counted.is_empty() {
-        true => Ok(Vec::new()),
-        false => connection.query(Sql::LoadUsage, &[&tenants, &requestors]).await,
-    };
-    let node = membership.map_or(shared.holder, |membership| membership.node().0);
-    let advance = membership.map_or(Sql::FenceAdvance, |_| Sql::HostFenceAdvance);
-    let holder = node.as_slice();
-    let fence: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&holder, &number];
-    let (begun, advanced, locked, tasks, aliases, journals, rows, usage, held) = tokio::join!(
-        biased;
-        connection.batch("begin isolation level read committed"),
-        connection.execute(advance, &fence),
-        lock_stripes(),
-        of_keys(Sql::LoadTasks, &tasks),
-        of_keys(Sql::LoadAliases, &aliases),
-        of_keys(Sql::LoadJournals, &journals),
-        of_rows(),
-        of_usage(),
-        overlay.held.load(connection, node),
-    );
-    begun?;
-    let advanced = advanced?;
-    locked?;
-    Ok(Looked {
-        advanced,
-        tasks: tasks?,
-        aliases: aliases?,
-        journals: journals?,
-        rows: rows?,
-        usage: usage?,
-        held: held?,
-    })
-}
-
 /// Takes a schema for this host alone, and says where its fence is.
 async fn take_over(connection: &Connection, shared: &Shared) -> Result<i64, Error> {
     hosts::end_sharing(connection, &shared.schema).await?;
     let taken = connection.query(Sql::FenceTake, &[&shared.holder.as_slice()]).await;
     let taken = taken.map_err(|failure| failure.undone())?;
     taken.first().ok_or_else(unavailable)?.try_get(0).map_err(|error| unreadable(&error))
-}
-
-/// Whose it is and how much, in the columns of [`Sql::LoadUsage`].
-fn usage_of(row: &tokio_postgres::Row) -> Result<(Requestor, Usage), Error> {
-    let part = |index: usize| -> Result<[u8; 16], Error> {
-        let bytes: &[u8] = row.try_get(index).map_err(|error| unreadable(&error))?;
-        bytes.try_into().map_err(|_| Error::Corrupt("what is counted in the database is nobody's".to_owned()))
-    };
-    let number = |index: usize| -> Result<u64, Error> {
-        let number: i64 = row.try_get(index).map_err(|error| unreadable(&error))?;
-        Ok(u64::try_from(number).unwrap_or_default())
-    };
-    let requestor = Requestor { tenant: TenantId(part(0)?), id: RequestorId(part(1)?) };
-    Ok((requestor, Usage { tasks: number(2)?, bytes: number(3)? }))
-}
-
-/// The head of a task in the columns of [`Sql::LoadTasks`].
-pub(super) fn task_head(row: &tokio_postgres::Row) -> Result<TaskHead, Error> {
-    let number = |index: usize| -> Result<u64, Error> {
-        let number: i64 = row.try_get(index).map_err(|error| unreadable(&error))?;
-        Ok(number.cast_unsigned())
-    };
-    let maybe = |index: usize| -> Result<Option<u64>, Error> {
-        let number: Option<i64> = row.try_get(index).map_err(|error| unreadable(&error))?;
-        Ok(number.map(i64::cast_unsigned))
-    };
-    let bytes = |index: usize| row.try_get::<_, Option<&[u8]>>(index).map_err(|error| unreadable(&error));
-    let node = bytes(6)?.and_then(|node| node.try_into().ok()).map(NodeId);
-    Ok(TaskHead {
-        revision: number(3)?,
-        ended: row.try_get(4).map_err(|error| unreadable(&error))?,
-        attempt: u32::try_from(number(5)?).unwrap_or(u32::MAX),
-        lease: node.zip(maybe(7)?).map(|(node, until)| Lease { node, until }),
-        created_at: number(8)?,
-        expires_at: maybe(9)?,
-        alias: bytes(10)?.and_then(|alias| alias.try_into().ok()),
-        reserved_bytes: number(11)?,
-        record_bytes: number(12)?,
-        arguments_bytes: number(13)?,
-        output_bytes: maybe(14)?,
-        version: None,
-    })
 }

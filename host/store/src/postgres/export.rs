@@ -7,7 +7,7 @@ use std::io::Write;
 
 use super::super::{Error, RowKind};
 use super::PostgresStore;
-use super::committer::task_head;
+use super::look::task_head;
 use super::snapshot::{Snapshot, bytes, maybe_bytes};
 use super::writes::task_ref;
 use crate::export_format::{ExportWriter, StoredTask};
