@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead_audit::{Audit, Entry};
+use bulkhead_audit::Audit;
 use bulkhead_calls::Executor;
 use bulkhead_config::{Config, ReadyRequirement};
 use bulkhead_control::admin::{LoginLinks, Reload, RunningHost};
@@ -27,7 +27,7 @@ use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
 use bulkhead_metrics::Metrics;
 use bulkhead_net::server::{ENDING, Phase};
-use bulkhead_plugins::{self as plugins, ConfiguredPlugin, HealthMonitor, Plugins};
+use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
 use bulkhead_runtime::{CodeCacheConfig, CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
 use bulkhead_store::{Store, host_secret};
@@ -46,6 +46,7 @@ use tokio::task::JoinHandle;
 
 use super::host_identity::identify;
 use super::limit_shares::LimitShares;
+use super::plugin_start::{refuse_with, start_plugins};
 use super::progress::StartStage;
 use super::resources::{Resources, address_space_shortage};
 use super::store_engine::StoreEngine;
@@ -192,31 +193,12 @@ fn listen_to_operators(data: &Path, stage: StartStage) -> anyhow::Result<Server>
     server.with_context(|| format!("the control socket {} cannot be made", path.display()))
 }
 
-fn enter_loading(stage: &StartStage, sandbox: Arc<Sandbox>) {
-    stage.enter(move || progress::describe_loading(&sandbox.load_progress()));
-}
-
 /// What carries calls out, and is looked at by an author's observer, if there is one.
 fn observed(sandbox: &Arc<Sandbox>, observe_calls: Option<&ObserveCalls>) -> Arc<dyn Executor> {
     match observe_calls {
         Some(observe_calls) => observe_calls(sandbox.clone()),
         None => sandbox.clone(),
     }
-}
-
-/// Loads the plugins. One that is refused is told of, and no reason not to start.
-async fn start_plugins(
-    options: plugins::Options,
-    wanted: Vec<ConfiguredPlugin>,
-    stage: &StartStage,
-) -> anyhow::Result<Plugins> {
-    enter_loading(stage, Arc::clone(&options.sandbox));
-    let audit = options.audit.clone();
-    let starting = Box::pin(Plugins::start(options, wanted));
-    let (plugins, refused) = progress::logged(|| stage.describe(), starting).await?;
-    refused.iter().for_each(refuse_with(audit.clone()));
-    note_loaded(&plugins, &audit);
-    Ok(plugins)
 }
 
 /// Goes on with the tasks of an earlier host on this store, or holds them.
@@ -444,21 +426,6 @@ fn spawn_maintenance(
             follow_hosts
         )
     })
-}
-
-fn note_loaded(plugins: &Plugins, audit: &Audit) {
-    for version in plugins.versions_offered() {
-        audit.note(|| Entry::new("plugin.loaded").plugin(&version));
-    }
-}
-
-/// Says, and has in the audit log, that a plugin does not run.
-fn refuse_with(audit: Audit) -> impl Fn(&LoadError) + Send + Sync + 'static {
-    move |refused| {
-        let why = refused.problems.join("; ");
-        audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
-        tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
-    }
 }
 
 /// The protocol as the configuration has it at the start.

@@ -17,6 +17,7 @@ pub mod host;
 mod host_identity;
 mod limit_shares;
 pub mod offline;
+mod plugin_start;
 mod progress;
 mod reload;
 pub mod resources;
