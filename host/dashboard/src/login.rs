@@ -105,7 +105,7 @@ impl Routes {
 
     async fn judge_token(&self, token: &str, peer: IpAddr) -> Result<Login, Unauthorized> {
         if self.parts.admin_token.is_some_and(|ours| ours.fits(token)) {
-            return Ok(Login::new(Viewer::Operator, self.session_rules.admin_token()));
+            return Ok(Login::new(Viewer::Operator, self.sessions.session_rules.admin_token()));
         }
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Unauthorized::Malformed)?;
         value.set_sensitive(true);

@@ -170,7 +170,7 @@ impl Routes {
         };
         // Further than a session lasts it does not matter.
         let ends_at = look_at(clock, u64::MAX, proof.expires_at);
-        let proof: Option<SessionProof> = self.session_rules.login(proof);
+        let proof: Option<SessionProof> = self.sessions.session_rules.login(proof);
         Ok(Ok(Login { viewer, proof, ends_at }))
     }
 }

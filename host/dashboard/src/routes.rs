@@ -29,7 +29,6 @@ use crate::request::{Form, Site, cookie, read_form};
 use crate::respond::{self, Answer};
 use crate::route_table::{Handler, Route, RouteRequest, Visit};
 use crate::server::DashboardParts;
-use crate::session_store::SessionRules;
 use crate::sessions::{Session, Sessions, Viewer};
 use crate::shared_reads::SharedReads;
 use crate::{assets, login, route_table};
@@ -44,8 +43,6 @@ pub(crate) struct Routes {
     /// The other origin of the listener, if views of MCP Apps are previewed.
     pub(crate) app_preview: Option<AppPreview>,
     pub(crate) sessions: Arc<Sessions>,
-    /// What sessions of an earlier process had to fit.
-    pub(crate) session_rules: SessionRules,
     pub(crate) used_attempts: UsedAttempts,
     pub(crate) failures: Failures,
     /// Signs the forms of those who have no session.

@@ -104,7 +104,7 @@ impl Dashboard {
         let clock = Arc::clone(&parts.clock);
         let authenticator = Arc::clone(&parts.authenticator);
         let rows = Arc::clone(&parts.session_store);
-        let sessions = Sessions::open(clock, authenticator, rows, parts.secret, session_rules.clone()).await;
+        let sessions = Sessions::open(clock, authenticator, rows, parts.secret, session_rules).await;
         let sessions = Arc::new(sessions);
         let failures = Failures::new(FAILURES_PER_MINUTE_MAX);
         let bounds = ConnectionBounds {
@@ -121,7 +121,6 @@ impl Dashboard {
             site,
             app_preview,
             sessions: Arc::clone(&sessions),
-            session_rules,
             used_attempts: UsedAttempts::default(),
             failures,
             login_key,

@@ -17,8 +17,9 @@ use bulkhead_domain::rights::Rights;
 use bulkhead_identity::auth::{Authenticator, Caller, Revalidation, Unauthorized};
 use parking_lot::Mutex;
 
+use self::other_hosts::WrittenRow;
 use crate::digests::{derive, digest, random_text};
-use crate::session_store::{SessionProof, SessionRow, SessionRules, SessionStore, SessionStoreError, key, read_key};
+use crate::session_store::{SessionProof, SessionRow, SessionRules, SessionStore, key, read_key};
 
 /// A session of the dashboard that nobody uses ends after so many milliseconds.
 const IDLE_MS_MAX: u64 = 30 * 60_000;
@@ -215,20 +216,14 @@ impl SessionEntry {
     }
 }
 
-/// The row of a session, to be written.
-struct WrittenRow<'a> {
-    digest: Digest,
-    session: &'a Arc<Session>,
-    bytes: Vec<u8>,
-}
-
 /// All of them, by the digest of their cookie.
 pub(crate) struct Sessions {
     clock: SharedClock,
     authenticator: Arc<Authenticator>,
     rows: Arc<dyn SessionStore>,
     secret: [u8; 32],
-    session_rules: SessionRules,
+    /// What a row of a session has to fit, and what the row of a new one says.
+    pub(crate) session_rules: SessionRules,
     sessions: Mutex<HashMap<Digest, SessionEntry>>,
     /// Rows of sessions that have ended, which the store did not remove yet.
     ended: Mutex<Vec<Vec<u8>>>,
@@ -371,38 +366,6 @@ impl Sessions {
         Some(session)
     }
 
-    /// Takes over what other hosts have made of a session: it was begun, used or ended there. False when that cannot be
-    /// found out.
-    async fn hear_of(&self, digest: &Digest) -> bool {
-        if !self.rows.is_shared() {
-            return true;
-        }
-        let found = match self.rows.find(digest).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%error, "a session of the dashboard cannot be looked up");
-                return false;
-            }
-        };
-        let row = found.as_ref().and_then(|(key, bytes)| read_key(key).zip(SessionRow::decode(bytes)));
-        let row = row.filter(|(_, row)| self.session_rules.fits(&row.proof));
-        let mut sessions = self.sessions.lock();
-        let has_room = sessions.len() < SESSIONS_MAX + SESSIONS_OF_ONE_MAX || sessions.contains_key(digest);
-        match (sessions.get_mut(digest), row) {
-            (Some(SessionEntry::Open(session)), Some((_, row))) => {
-                session.used_at.fetch_max(row.used_at, Ordering::Relaxed);
-            }
-            // One that is not written yet, or never, is in memory alone.
-            (Some(SessionEntry::Open(session)), None) if !session.is_stored.load(Ordering::Relaxed) => {}
-            (Some(_), None) => _ = sessions.remove(digest),
-            (_, Some(((_, whose), row))) if has_room => {
-                sessions.insert(*digest, SessionEntry::Stored { whose, row: Box::new(row) });
-            }
-            (_, Some(_)) | (None, None) => {}
-        }
-        true
-    }
-
     /// What an earlier process or another host has left is judged first.
     async fn judged(&self, digest: &Digest) -> Option<Result<Arc<Session>, Unauthorized>> {
         let (whose, row) = match self.sessions.lock().get(digest)? {
@@ -504,20 +467,6 @@ impl Sessions {
         }
     }
 
-    /// Those of sessions that were not used here for too long which were used at no other host either. What cannot be
-    /// read stays.
-    async fn ended_everywhere(&self, keys: Vec<Vec<u8>>, now: UnixMs) -> Vec<Vec<u8>> {
-        let mut ended = Vec::new();
-        for key in keys {
-            let Some((digest, _)) = read_key(&key) else { continue };
-            let row = self.rows.find(&digest).await.ok().flatten().and_then(|(_, bytes)| SessionRow::decode(&bytes));
-            if row.is_some_and(|row| is_over(row.began_at, row.used_at, row.ends_at, now)) {
-                ended.push(key);
-            }
-        }
-        ended
-    }
-
     /// Writes the rows of sessions. What cannot be written is tried again with the next sweep; until then a restart
     /// ends it.
     async fn write(&self, sessions: Vec<(Digest, Arc<Session>)>) {
@@ -544,30 +493,6 @@ impl Sessions {
         self.remove_rows(gone).await;
     }
 
-    /// Where hosts share the rows, one that is gone stays gone: its session was ended elsewhere.
-    async fn write_rows(&self, rows: Vec<WrittenRow<'_>>) -> Result<(), SessionStoreError> {
-        let is_shared = self.rows.is_shared();
-        let is_stored = |row: &WrittenRow<'_>| row.session.is_stored.load(Ordering::Relaxed);
-        let (known, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| is_shared && is_stored(row));
-        for row in known {
-            let row_key = key(&row.digest, row.session.viewer.requestor());
-            if !self.rows.replace(row_key, row.bytes).await? {
-                self.sessions.lock().remove(&row.digest);
-            }
-        }
-        let mut stored = Vec::with_capacity(new.len());
-        let mut put = Vec::with_capacity(new.len());
-        for row in new {
-            put.push((key(&row.digest, row.session.viewer.requestor()), row.bytes));
-            stored.push(row.session);
-        }
-        if !put.is_empty() {
-            self.rows.put(put).await?;
-        }
-        stored.iter().for_each(|session| session.is_stored.store(true, Ordering::Relaxed));
-        Ok(())
-    }
-
     /// Removes rows, those also that could not be removed before.
     async fn remove_rows(&self, keys: Vec<Vec<u8>>) {
         let mut keys = keys;
@@ -587,5 +512,6 @@ fn take_ended(sessions: &mut HashMap<Digest, SessionEntry>, now: UnixMs) -> Vec<
     over.map(|(digest, known)| key(&digest, known.whose())).collect()
 }
 
+mod other_hosts;
 #[cfg(test)]
 mod tests;

@@ -130,9 +130,9 @@ impl Tasks {
             clock: Arc::clone(&clock),
             secrets: OnceLock::new(),
         };
-        let shared_counts = store.is_shared().then(Arc::<SharedCounts>::default);
-        let usage = UsageWriter::new(Arc::clone(&store));
         let is_shared = store.is_shared();
+        let shared_counts = is_shared.then(Arc::<SharedCounts>::default);
+        let usage = UsageWriter::new(Arc::clone(&store));
         let health = HealthReporter { health, clock: Arc::clone(&clock), counts: Arc::clone(&usage.counts) };
         let runtime = current_runtime()?;
         let inner = EngineContext {
