@@ -83,6 +83,13 @@ async fn request_whose_second_sending_is_not_answered_is_in_doubt() {
     // One that was never sent before is refused as ever.
     let (refused, _) = place.record("send", &post, Levers::default()).await;
     assert!(!format!("{refused:?}").contains("in doubt"), "{refused:?}");
+    // So is its first sending where a second one would be allowed.
+    let history = Edited::of(&recorded.history).beginning();
+    let sink = Arc::new(PlainCallSink::default());
+    let policy = JournalPolicy { in_doubt: InDoubt::Resend, ..JournalPolicy::default() };
+    let journaling = Journaling::From { history, spent: Spent::default(), sink, policy };
+    let (refused, _) = drive(place.start("send", &post, journaling), Levers::default()).await;
+    assert!(!format!("{refused:?}").contains("in doubt"), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
