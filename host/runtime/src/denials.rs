@@ -286,6 +286,7 @@ mod tests {
         let directories = "directories (it imports wasi:filesystem/preopens)";
         let variables = "env (it imports wasi:cli/environment)";
         let may_miss = |grants: &str| format!("a grant may be missing: {grants}");
+        let success = |text| Ok(Returned::Tool(ToolOutput { is_error: false, ..ToolOutput::failure(text) }));
         let explained =
             || Ok(Returned::Tool(ToolOutput { structured: Some(Json::new("{}")), ..ToolOutput::failure("no") }));
         for (granted, looks, outcome, said) in [
@@ -296,6 +297,7 @@ mod tests {
             (&with_directory, [true, true], failure("no"), may_miss(variables)),
             (&with_variable, [true, true], failure("no"), may_miss(directories)),
             (&nothing, [true, true], explained(), "no".to_owned()),
+            (&nothing, [true, true], success("no"), "no".to_owned()),
             (&nothing, [true, true], Err(CallError::NotFound("no".to_owned())), "no".to_owned()),
             // What crashes looks for variables in any case.
             (&nothing, [true, true], trap(), format!("it broke ({})", may_miss(directories))),
