@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn comment_that_is_wider_than_code_is_found() {
         let text =
-            format!("// {}\n    /// {}\nlet long = \"// {}\";\n", "é".repeat(117), "a".repeat(113), "b".repeat(200));
+            format!("// {}\n    /// {}\nlet long = \"// {}\";\n", "é".repeat(117), "a".repeat(112), "b".repeat(200));
         assert_eq!(too_wide("a.rs", &text), Vec::<Finding>::new());
         let wide = format!("fn a() {{}}\n    //! {}\n", "a".repeat(113));
         assert_eq!(too_wide("a.rs", &wide), ["a.rs:2: a comment of more than 120 characters; wrap it"]);
